@@ -1,0 +1,1 @@
+"""Benchmarks: one command, interleaved rounds, ratios within one run. Nothing here is a test."""

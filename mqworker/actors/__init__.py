@@ -1,0 +1,1 @@
+"""The single-purpose processes and the mail they exchange."""

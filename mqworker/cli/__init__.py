@@ -1,0 +1,1 @@
+"""The command line: `main` reads the arguments, each command has its own file and is imported when called."""

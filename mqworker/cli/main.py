@@ -1,0 +1,107 @@
+"""The `mqworker` command: finds the subcommand; errors end in a sentence and an exit code, no traceback.
+
+| exit code | means |
+|---|---|
+| 0 | done; for `status`: healthy |
+| 1 | failed; for `status`: degraded |
+| 2 | the command line is wrong; for `status`: down |
+| 3 | only from `status`: no Redis |
+| 69 | Redis or the embedded server is not available, or full: try again later |
+| 78 | the configuration does not fit: mend it, trying again will not help |
+
+`mqworker redis` passes on the exit status of a server that dies.
+
+To add a command: write `cli/<name>.py`, add one loader and one line to `COMMANDS`. Commands are imported only
+when they are called, so that `--help` and `status` start fast.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from mqworker import __version__
+from mqworker.errors import ConfigurationError, InvalidArgument, MqworkerError, StoreFull, StoreUnavailable
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNAVAILABLE = 69
+EXIT_CONFIGURATION = 78
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    mqworker(prog_name="mqworker")
+
+
+def exit_code_of(error: MqworkerError) -> int:
+    """The exit code that tells a script or a service manager what to do about the error."""
+    match error:
+        case ConfigurationError():
+            return EXIT_CONFIGURATION
+        case StoreUnavailable() | StoreFull():
+            return EXIT_UNAVAILABLE
+        case InvalidArgument():
+            return EXIT_USAGE
+        case _:
+            return EXIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A subcommand that is imported when it is called; help needs only its summary."""
+
+    summary: str
+    load: Callable[[], click.Command]
+
+
+def _load_redis() -> click.Command:
+    from mqworker.cli.redis import redis_command  # noqa: PLC0415 - imported when called
+
+    return redis_command
+
+
+COMMANDS = {
+    "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
+}
+
+
+class CommandGroup(click.Group):
+    """Lists the commands without importing them, and turns our errors into sentences."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        """The command itself, imported now."""
+        command = COMMANDS.get(cmd_name)
+        return command.load() if command else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
+        """The section of the help with one line for each command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+    # Any: a command may return anything to click.
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except MqworkerError as error:
+            # With the name of the program, so that it can be found in the joint log of a Procfile.
+            click.echo(f"mqworker: {error}", err=True)
+            ctx.exit(exit_code_of(error))
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Settings come from flags, then MQWORKER_* variables, then [tool.mqworker] in pyproject.toml. "
+    "Without redis_url, an embedded server keeps its data in .mqworker/ and starts by itself. "
+    "`mqworker COMMAND --help` explains a command.",
+)
+@click.version_option(__version__, "-V", "--version", message="mqworker %(version)s")
+def mqworker() -> None:
+    """Background work in Python on Redis or Valkey: tasks, queues and the processes that run them."""

@@ -1,0 +1,194 @@
+"""Log: events as JSON or console lines, from which no secret leaks and into which no value can forge a line.
+
+Loggers read the configuration when they write, so one made before `configure_logging` follows it too. The
+global configuration of structlog is left alone: it belongs to the application.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal, TextIO
+
+from mqworker.redaction import MASK, is_secret_name, masked_text
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+LONGEST_VALUE = 2_000
+DEEPEST_VALUE = 3
+MOST_ITEMS = 64
+LARGEST_INT_BITS = 64
+RANK_BY_LEVEL: dict[LogLevel, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+# Names the line itself uses; a fact of the same name gets an underscore instead of replacing them.
+OWN_NAMES = frozenset({"event", "level", "timestamp", "exception"})
+
+
+class Logger:
+    """Writes events with the facts bound to it; never raises into its caller."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, bound: Mapping[str, object]) -> None:
+        self._bound = bound
+
+    def bind(self, **facts: object) -> "Logger":
+        """A logger that adds these facts to every event."""
+        return Logger({**self._bound, **facts})
+
+    def debug(self, event: str, /, **facts: object) -> None:
+        """Write what helps to follow one message."""
+        self._log("debug", event, facts)
+
+    def info(self, event: str, /, **facts: object) -> None:
+        """Write what an operator expects to happen."""
+        self._log("info", event, facts)
+
+    def warning(self, event: str, /, **facts: object) -> None:
+        """Write what an operator should know of."""
+        self._log("warning", event, facts)
+
+    def error(self, event: str, /, **facts: object) -> None:
+        """Write what an operator must act on."""
+        self._log("error", event, facts)
+
+    def exception(self, event: str, /, **facts: object) -> None:
+        """Write an error together with the traceback of the exception being handled."""
+        self._log("error", event, {"exc_info": True, **facts})
+
+    def _log(self, level: LogLevel, event: str, facts: dict[str, object]) -> None:
+        if RANK_BY_LEVEL[level] >= _active.lowest_rank:
+            _active.write(level, event, {**self._bound, **facts})
+
+
+def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
+    """Send the lines of this process from `level` upwards to `stream`, by default stderr."""
+    _active.direct(level, log_format, stream)
+
+
+def get_logger(**bound: object) -> Logger:
+    """A logger that adds `bound` to every event: an actor binds its name and pid once."""
+    return Logger(bound)
+
+
+class _Output:
+    """Where lines go and how they look. Until configured: warnings and errors, to stderr."""
+
+    __slots__ = ("_format", "_stream", "lowest_rank")
+
+    def __init__(self) -> None:
+        self.direct("warning", "auto", None)
+
+    def direct(self, level: LogLevel, log_format: LogFormat, stream: TextIO | None) -> None:
+        self.lowest_rank = RANK_BY_LEVEL[level]
+        self._format = log_format
+        self._stream = stream
+
+    def write(self, level: LogLevel, event: str, facts: Mapping[str, object]) -> None:
+        stream = self._stream or sys.stderr
+        line = f'{{"event": "log_line_failed", "level": "{level}"}}'
+        # A value may do anything when it is looked at; the work that logs it must go on.
+        with suppress(Exception):
+            record = _record(level, event, facts)
+            line = _console_line(record) if self._is_console(stream) else json.dumps(record)
+        # A closed or full stderr is no reason to stop either. One write, and no lock: a process forked while
+        # another thread holds it would wait forever.
+        with suppress(OSError, ValueError, AttributeError):
+            encoding = stream.encoding or "utf-8"
+            stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+            stream.flush()
+
+    def _is_console(self, stream: TextIO) -> bool:
+        return stream.isatty() if self._format == "auto" else self._format == "console"
+
+
+# The one module-level state of mqworker: a process has one log, and loggers must not care who configured it.
+_active = _Output()
+
+
+def _record(level: LogLevel, event: str, facts: Mapping[str, object]) -> dict[str, Any]:
+    # structlog takes 50 ms to import, most of it asyncio: only a process that writes a line pays for it.
+    from structlog.processors import TimeStamper, format_exc_info  # noqa: PLC0415
+
+    own: dict[str, Any] = {f"{name}_" if name in OWN_NAMES else name: value for name, value in facts.items()}
+    own = dict(format_exc_info(None, level, own))
+    trace = own.pop("exception", None)
+    record: dict[str, Any] = {**TimeStamper(fmt="iso", utc=True)(None, level, {})}
+    record |= {"level": level, "event": _text(event)}
+    record |= {_text(name): MASK if is_secret_name(name) else _value(own[name]) for name in own}
+    return record if trace is None else record | {"exception": _last(masked_text(trace))}
+
+
+def _value(value: object) -> object:
+    plain = _plain(value, depth=0)
+    if isinstance(plain, dict | list):
+        text = json.dumps(plain)
+        return _first(text) if len(text) > LONGEST_VALUE else plain
+    return plain
+
+
+def _plain(value: object, depth: int) -> object:
+    """The value as JSON can hold it, masked; whatever is unknown, too deep or too big becomes its repr."""
+    match value:
+        case None | bool():
+            return value
+        case int() if value.bit_length() <= LARGEST_INT_BITS:
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case dict() if depth < DEEPEST_VALUE and len(value) <= MOST_ITEMS:
+            return {_text(key): _member(key, item, depth) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset() if depth < DEEPEST_VALUE and len(value) <= MOST_ITEMS:
+            return [_plain(item, depth + 1) for item in value]
+        case _:
+            return _text(value)
+
+
+def _member(key: object, item: object, depth: int) -> object:
+    return MASK if is_secret_name(_shown(key)) else _plain(item, depth + 1)
+
+
+def _text(value: object) -> str:
+    # Masked before it is cut: half a URL no longer looks like one.
+    return _first(masked_text(_shown(value)))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    with suppress(Exception):
+        return repr(value)
+    return f"<unprintable {type(value).__name__}>"
+
+
+def _first(text: str) -> str:
+    rest = len(text) - LONGEST_VALUE
+    return text if rest <= 0 else f"{text[:LONGEST_VALUE]}... ({rest} more characters)"
+
+
+def _last(text: str) -> str:
+    """The end of a traceback names the error, so its beginning is cut."""
+    rest = len(text) - LONGEST_VALUE
+    return text if rest <= 0 else f"({rest} characters before) ...{text[-LONGEST_VALUE:]}"
+
+
+def _console_line(record: dict[str, Any]) -> str:
+    facts = dict(record)
+    trace = facts.pop("exception", "")
+    head = f"{facts.pop('timestamp')} {facts.pop('level'):<7} {_word(facts.pop('event'))}"
+    words = [head, *(f"{_word(name)}={_word(value)}" for name, value in facts.items())]
+    return "\n".join([" ".join(words), *(f"    | {_escaped(line)}" for line in trace.splitlines())])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, str) and value and not set(value) & set(' "='):
+        return _escaped(value)
+    return _escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(text: str) -> str:
+    """Escape what a terminal would act on: control characters, line ends, bidi overrides, surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -1,0 +1,1 @@
+"""Values and pure decisions: no process, no Redis, no clock of its own."""

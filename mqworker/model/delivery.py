@@ -1,0 +1,38 @@
+"""A delivery: one hand-over of a message to a consumer, under a lease that its fence proves."""
+
+from dataclasses import dataclass
+
+from mqworker.model.names import MessageId, TaskName
+
+
+@dataclass(
+    slots=True
+)  # not frozen: a hundred thousand are made each second, and frozen ones cost twice as much
+class Delivery:
+    """A message in the hands of a consumer. Treat it as read-only."""
+
+    fence: int
+    id: MessageId
+    task: TaskName
+    body: bytes
+    enqueued_at_ms: int
+    priority: int = 0
+    deliveries: int = 0
+    failures: int = 0
+    crashes: int = 0
+    max_crashes: int | None = 3
+    deadline_at_ms: int | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Which hand-over of the message this is, from 1."""
+        return self.deliveries + 1
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableDelivery:
+    """Bytes in the line that are no record: somebody else wrote them. To be buried, never run."""
+
+    fence: int
+    record: bytes
+    problem: str

@@ -1,0 +1,47 @@
+"""Guards: what keeps a second message with the same meaning out, and for how long."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mqworker.errors import InvalidArgument
+from mqworker.model.names import LONGEST_HORIZON_MS, MessageId, shown, whole_number
+
+_LONGEST_KEY = 4096
+_STORABLE = re.compile(r"[!-~]{1,200}", re.ASCII)
+
+
+class GuardMode(StrEnum):
+    """How long a guard holds; the value is the letter that stands in the record."""
+
+    CHOSEN_ID = "i"
+    UNTIL_SETTLED = "r"
+    UNTIL_CLAIMED = "w"
+    FOR_A_TIME = "t"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A key that only one message may hold at a time."""
+
+    mode: GuardMode
+    key: str
+    ttl_ms: int = 0
+
+
+def chosen_id_guard(message: MessageId) -> Guard:
+    """The guard of an id chosen by the caller: a repeated enqueue is recognised even after the ack."""
+    return Guard(GuardMode.CHOSEN_ID, f"id:{message}")
+
+
+def unique_guard(key: object, mode: GuardMode, *, ttl_ms: int = 0) -> Guard:
+    """The guard of a uniqueness key. Any text is accepted: what Redis cannot hold in a header is hashed."""
+    if not isinstance(key, str) or not 1 <= len(key) <= _LONGEST_KEY:
+        raise InvalidArgument(
+            f"unique key is {shown(key)}; accepted is a text of 1 to {_LONGEST_KEY:,} characters"
+        )
+    if mode is GuardMode.FOR_A_TIME:
+        whole_number("unique ttl_ms", ttl_ms, least=1, most=LONGEST_HORIZON_MS)
+    stored = key if _STORABLE.fullmatch(key) else "#" + hashlib.sha256(key.encode()).hexdigest()
+    return Guard(mode, f"key:{stored}", ttl_ms)

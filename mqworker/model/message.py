@@ -1,0 +1,53 @@
+"""A message: one request to run a task, as a producer hands it to a queue."""
+
+from dataclasses import dataclass
+
+from mqworker.errors import InvalidArgument
+from mqworker.model.guard import Guard
+from mqworker.model.instant import Instant
+from mqworker.model.names import HIGHEST_PRIORITY, MOST_CRASHES, MessageId, TaskName, whole_number
+
+LARGEST_BODY_BYTES = 1_048_576
+USUAL_MAX_CRASHES = 3
+NO_TASK = TaskName("-")
+"""Stands for the task where there is none: plain elements, pushed as the RedisMQ document describes."""
+
+
+@dataclass(slots=True)  # not frozen: see Delivery
+class Message:
+    """Everything a queue needs to know; the body is opaque to it. Treat it as read-only."""
+
+    id: MessageId
+    body: bytes
+    task: TaskName = NO_TASK
+    priority: int = 0
+    due: Instant | None = None
+    deadline: Instant | None = None
+    guard: Guard | None = None
+    max_crashes: int | None = USUAL_MAX_CRASHES
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, bytes):
+            raise InvalidArgument(f"body is a {type(self.body).__name__}; accepted are bytes")
+        if len(self.body) > LARGEST_BODY_BYTES:
+            raise InvalidArgument(
+                f"body is {len(self.body):,} bytes; accepted are up to {LARGEST_BODY_BYTES:,}"
+            )
+        if self.priority != 0 or isinstance(self.priority, bool):
+            whole_number("priority", self.priority, least=0, most=HIGHEST_PRIORITY)
+        if self.max_crashes is not None and self.max_crashes != USUAL_MAX_CRASHES:
+            whole_number("max_crashes", self.max_crashes, least=1, most=MOST_CRASHES)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it takes the quick road: ready at once, in order, with nothing to watch."""
+        return self.priority == 0 and self.due is None and self.deadline is None and self.guard is None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of a message at the queue's door."""
+
+    id: MessageId
+    is_new: bool
+    """False when another message holds the guard; `id` is that message's then."""

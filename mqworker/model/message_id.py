@@ -1,0 +1,46 @@
+"""Message ids made by the producer: known before the first byte is sent, unique, and sorted by time.
+
+Seventeen characters: eight for the millisecond, five drawn at random once per source, four that count.
+Short, because an id is stored and sent with every message; letters and digits only, so that a double click
+selects it.
+"""
+
+import random
+import string
+from collections.abc import Callable
+
+from mqworker.model.names import MessageId
+
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_PAIR_COUNT = len(_PAIRS)
+
+
+class MessageIdSource:
+    """Makes ids for one process; a forked child needs one of its own."""
+
+    def __init__(self, now_ms: Callable[[], int], randomness: random.Random | None = None) -> None:
+        chance = randomness or random.SystemRandom()
+        self._now_ms = now_ms
+        self._source = "".join(chance.choices(_ALPHABET, k=5))
+        self._count = chance.randrange(_PAIR_COUNT)
+        self._head_ms = -1
+        self._head = ""
+
+    def next(self) -> MessageId:
+        """The next id; four digits count fourteen million before they repeat: another millisecond by then."""
+        now_ms = self._now_ms()
+        if now_ms != self._head_ms:
+            self._head = _base62(now_ms, width=8) + self._source
+            self._head_ms = now_ms
+        self._count = count = (self._count + 1) % (_PAIR_COUNT * _PAIR_COUNT)
+        high, low = divmod(count, _PAIR_COUNT)
+        return MessageId(self._head + _PAIRS[high] + _PAIRS[low])
+
+
+def _base62(number: int, *, width: int) -> str:
+    digits = []
+    for _ in range(width):
+        number, digit = divmod(number, len(_ALPHABET))
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))

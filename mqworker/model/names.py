@@ -1,0 +1,71 @@
+"""Names and numbers as they may come from outside, checked once at the edge.
+
+Every check returns the value it was given, or raises `InvalidArgument` with the argument's name, the value
+and what is accepted. Full ASCII matches only: a dollar sign at the end of a pattern would accept a newline,
+and the class of word characters a Cyrillic letter.
+"""
+
+import re
+from typing import NewType
+
+from mqworker.errors import InvalidArgument
+
+QueueName = NewType("QueueName", str)
+TaskName = NewType("TaskName", str)
+MessageId = NewType("MessageId", str)
+ConsumerName = NewType("ConsumerName", str)
+
+LONGEST_HORIZON_MS = 366 * 24 * 3600 * 1000
+"""A delay, deadline or lease reaches at most a year ahead; anything longer is a unit mixed up."""
+
+HIGHEST_PRIORITY = 9
+MOST_CRASHES = 35
+
+_SHOWN_CHARACTERS = 60
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}", re.ASCII)
+_NAME_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . -, beginning with a letter, digit or _"
+_ID_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
+
+
+def queue_name(value: object) -> QueueName:
+    """A queue's name: it becomes the hash tag of its keys, so it holds no braces."""
+    return QueueName(_matching("queue", value, _NAME, _NAME_RULE))
+
+
+def task_name(value: object) -> TaskName:
+    """A task's name, as it is registered and stored with each message."""
+    return TaskName(_matching("task", value, _NAME, _NAME_RULE))
+
+
+def message_id(value: object) -> MessageId:
+    """A message id chosen by a caller."""
+    return MessageId(_matching("id", value, _ID, _ID_RULE))
+
+
+def consumer_name(value: object) -> ConsumerName:
+    """A consumer's name: a node, or an outside client."""
+    return ConsumerName(_matching("consumer", value, _NAME, _NAME_RULE))
+
+
+def whole_number(argument: str, value: object, *, least: int, most: int) -> int:
+    """An integer within bounds; `True` is not a number here, and neither is 1.0."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise InvalidArgument(
+        f"{argument} is {shown(value)}; accepted is a whole number from {least:,} to {most:,}"
+    )
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in an error text: quoted, escaped and cut short."""
+    text = ascii(value)
+    return (
+        text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
+    )
+
+
+def _matching(argument: str, value: object, pattern: re.Pattern[str], rule: str) -> str:
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return value
+    raise InvalidArgument(f"{argument} is {shown(value)}; accepted are {rule}")

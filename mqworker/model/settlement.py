@@ -1,0 +1,72 @@
+"""Settlements: the ways in which a delivery ends. A closed union; the queue carries them out."""
+
+from dataclasses import dataclass, field
+
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.instant import After, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where and how long the task ran, for the event of the settlement."""
+
+    worker: str
+    node: str
+    started_at_ms: int
+    run_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong, as data: type name, message and traceback, never an object."""
+
+    error: str
+    message: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done. The result, if any, is kept for whoever waits for it."""
+
+    delivery: Delivery
+    result: bytes = b""
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """It failed and is tried once more, later."""
+
+    delivery: Delivery
+    due: Instant = field(default_factory=lambda: After(0))
+    failure: Failure | None = None
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """It was not finished, by no fault of the task: back to the front of its line, at once and uncounted."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The worker died over it: back to the front, counted apart from failures."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """Given up: kept as a dead letter with the reason and the evidence."""
+
+    delivery: Delivery | UnreadableDelivery
+    reason: str
+    failure: Failure | None = None
+    evidence: dict[str, str] = field(default_factory=dict)
+    run: Run | None = None
+
+
+Settlement = Ack | Retry | Release | Crash | Bury

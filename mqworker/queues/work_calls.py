@@ -1,0 +1,272 @@
+"""The work queue's scripts as calls: arguments in the order of each contract, replies turned into values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from mqworker.errors import InvalidMessage
+from mqworker.model.dead_letter import encode_letter
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.event import enqueued_block, settled_block
+from mqworker.model.instant import as_argument
+from mqworker.model.message import Enqueued, Message
+from mqworker.model.names import ConsumerName, MessageId, QueueName
+from mqworker.model.record import crash_digit, decode_record, plain_record_tail
+from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.store.keys import DEFAULT_NAMESPACE, WorkQueueKeys
+from mqworker.store.script import Call, RawReply, script
+
+Argument = str | bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueueOptions:
+    """What every call of a queue carries along."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    events_kept: int = 10_000
+    """About how many entries (blocks) the stream of events holds."""
+    dedup_window_ms: int = 600_000
+    """How long an id chosen by the caller stays taken after its message was settled."""
+
+
+class WorkQueueCalls:
+    """Builds calls for one queue; pure."""
+
+    def __init__(self, queue: QueueName, options: WorkQueueOptions) -> None:
+        self.keys = WorkQueueKeys.of(options.namespace, queue)
+        self._kept = options.events_kept
+        self._window_ms = options.dedup_window_ms
+
+    def enqueue(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
+        """Store a batch, whole or not at all."""
+        block = enqueued_block(messages)
+        name = "enqueue"
+        arguments: list[Argument] = []
+        if all(message.is_plain for message in messages):
+            arguments += map(plain_record_tail, messages)
+        else:  # one that wants more takes the others along: a batch keeps its order
+            name = "enqueue_rich"
+            arguments += [part for message in messages for part in _rich_arguments(message)]
+        return Call(
+            script(name),
+            self.keys.shared,
+            (self._kept, block.codec, block.data, *arguments),
+            lambda reply: _enqueued(messages, reply),
+            is_numbered=True,
+        )
+
+    def claim(
+        self, count: int, consumer: ConsumerName | None, lease_ms: int
+    ) -> Call[list[Delivery | UnreadableDelivery]]:
+        """Take messages under a lease: the consumer's heartbeat, or for a time where it has no name."""
+        return Call(
+            script("claim"),
+            (*self.keys.shared, self.keys.held(consumer)),
+            (self._kept, count, consumer or "", lease_ms),
+            _claimed,
+            is_numbered=True,
+        )
+
+    def settle(
+        self, settlements: Sequence[Settlement], consumer: ConsumerName | None
+    ) -> Call[list[Settlement]]:
+        """End deliveries; the reply lists those whose lease was lost."""
+        done = [settlement for settlement in settlements if isinstance(settlement, Ack)]
+        others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
+        in_order: list[Settlement] = [*done, *others]
+        block = settled_block(in_order)
+        results = [(position, ack.result) for position, ack in enumerate(done) if ack.result]
+        arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data]
+        arguments += [len(done), len(results)]
+        arguments += [ack.delivery.fence for ack in done]
+        arguments += [part for result in results for part in result]
+        arguments += [part for settlement in others for part in _other_arguments(settlement)]
+        return Call(
+            script("settle"),
+            (*self.keys.shared, self.keys.held(consumer)),
+            tuple(arguments),
+            lambda lost: [in_order[position] for position in lost],
+            is_numbered=True,
+        )
+
+    def extend(self, fences: Sequence[int], lease_ms: int) -> Call[list[int]]:
+        """Prolong leases that end by themselves; the reply lists the fences that were lost."""
+        return Call(
+            script("extend"),
+            (*self.keys.shared, self.keys.held(None)),
+            (lease_ms, *fences),
+            lambda lost: [fences[position] for position in lost],
+        )
+
+    def reclaim(self, limit: int) -> Call[tuple[int, int]]:
+        """Return deliveries whose lease ended: (reclaimed, buried)."""
+        return Call(script("reclaim"), (*self.keys.shared, self.keys.held(None)), (self._kept, limit), tuple)
+
+    def beat(self, consumer: ConsumerName) -> Call[None]:
+        """A consumer's sign of life."""
+        return Call(script("beat"), self.keys.shared, (consumer,), lambda _: None)
+
+    def reap(self, consumer: ConsumerName, silent_ms: int, limit: int) -> Call[int]:
+        """Release what a silent consumer holds: how many, or -1 when it is alive."""
+        return Call(
+            script("reap"),
+            (*self.keys.shared, self.keys.held(consumer)),
+            (self._kept, limit, consumer, silent_ms),
+            int,
+        )
+
+    def promote(self, limit: int) -> Call[tuple[int, int]]:
+        """Move due messages to their line: (promoted, ms until the next or -1)."""
+        return Call(script("promote"), self.keys.shared, (limit,), tuple)
+
+    def expire(self, limit: int) -> Call[int]:
+        """Report waiting messages whose deadline passed."""
+        return Call(script("expire"), self.keys.shared, (self._kept, limit, self._window_ms), int)
+
+    def cancel(self, message: MessageId, offset: int, size: int) -> Call[int]:
+        """Take a waiting message out, looking at one window of the line: 1, 0 or -1 as in cancel.lua."""
+        return Call(
+            script("cancel"), self.keys.shared, (self._kept, self._window_ms, message, offset, size), int
+        )
+
+    def find(self, message: MessageId, offset: int, size: int) -> Call[tuple[str, bytes]]:
+        """The state of a message, looking at one window of the line: (state, detail) as in find.lua."""
+        return Call(script("find"), self.keys.shared, (message, offset, size), _found)
+
+    def revive(self, messages: Sequence[MessageId]) -> Call[list[MessageId]]:
+        """Put dead letters back in line; the reply lists those that were."""
+        return Call(script("revive"), self.keys.shared, (self._kept, *messages), _ids)
+
+    def purge(self, what: str) -> Call[int]:
+        """Throw away what is 'waiting' or 'dead'."""
+        return Call(script("purge"), self.keys.shared, (self._kept, what), int)
+
+    def configure(self, **switches: str) -> Call[None]:
+        """Set or clear ('') switches of the queue."""
+        pairs = [text for pair in switches.items() for text in pair]
+        return Call(script("configure"), self.keys.shared, tuple(pairs), lambda _: None)
+
+    def forget(self, lane_ms: int, calls_cursor: str, guards_cursor: str) -> Call[tuple[str, str]]:
+        """Drop replies and guards no longer needed; the reply says where to go on."""
+        return Call(
+            script("forget"),
+            self.keys.shared,
+            (lane_ms, calls_cursor, guards_cursor),
+            lambda cursors: (cursors[0].decode(), cursors[1].decode()),
+        )
+
+    def push(self, elements: Sequence[bytes]) -> Call[list[MessageId]]:
+        """MQ.PUSH."""
+        return Call(script("push"), self.keys.rqueue, (self._kept, *elements), _ids, is_numbered=True)
+
+    def pop(self, count: int) -> Call[list[tuple[MessageId, bytes]] | None]:
+        """MQ.POP."""
+        return Call(script("pop"), self.keys.rqueue, (self._kept, count), _elements, is_numbered=True)
+
+    def ack(self, messages: Sequence[str]) -> Call[list[MessageId] | None]:
+        """MQ.ACK."""
+        return Call(
+            script("ack"),
+            self.keys.rqueue,
+            (self._kept, self._window_ms, *messages),
+            _ids_or_none,
+            is_numbered=True,
+        )
+
+    def recover(self, count: int, elapsed_ms: int) -> Call[list[tuple[MessageId, bytes]] | None]:
+        """MQ.RECOVER."""
+        return Call(script("recover"), self.keys.rqueue, (count, elapsed_ms), _elements, is_numbered=True)
+
+    def inspect(self, start: int, count: int) -> Call[list[tuple[MessageId, bytes]]]:
+        """MQ.INSPECT."""
+        return Call(
+            script("inspect"), self.keys.rqueue, ("undelivered", start, count), lambda r: _elements(r) or []
+        )
+
+    def inspect_pending(self, start: int, count: int) -> Call[list[PendingElement]]:
+        """MQ.INSPECT … PENDING."""
+        return Call(script("inspect"), self.keys.rqueue, ("pending", start, count), _pending)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingElement:
+    """A delivered element that was not acknowledged, as INSPECT PENDING shows it."""
+
+    id: MessageId
+    element: bytes
+    last_delivery_ms: int
+    elapsed_ms: int
+    deliveries: int
+
+
+def _rich_arguments(message: Message) -> tuple[Argument, ...]:
+    guard = message.guard
+    return (
+        message.id,
+        message.priority,
+        guard.mode if guard else "-",
+        guard.key if guard else "",
+        guard.ttl_ms if guard else 0,
+        as_argument(message.due),
+        as_argument(message.deadline),
+        crash_digit(message.max_crashes),
+        message.task,
+        message.body,
+    )
+
+
+def _other_arguments(settlement: Retry | Release | Crash | Bury) -> tuple[Argument, ...]:
+    match settlement:
+        case Retry(delivery, due):
+            return ("again", delivery.fence, as_argument(due), 1, 0)
+        case Release(delivery):
+            return ("again", delivery.fence, "", 0, 0)
+        case Crash(delivery):
+            return ("again", delivery.fence, "", 0, 1)
+        case Bury(delivery):
+            return ("bury", delivery.fence, encode_letter(settlement), "", "")
+        case _:
+            assert_never(settlement)
+
+
+def _enqueued(messages: Sequence[Message], turned_away: RawReply) -> list[Enqueued]:
+    outcome = [Enqueued(message.id, is_new=True) for message in messages]
+    for position, holder in zip(turned_away[::2], turned_away[1::2], strict=True):
+        outcome[position] = Enqueued(MessageId(holder.decode()), is_new=False)
+    return outcome
+
+
+def _claimed(reply: RawReply) -> list[Delivery | UnreadableDelivery]:
+    first, records = reply
+    return [_delivery(record, fence) for fence, record in enumerate(records, first) if record is not None]
+
+
+def _delivery(record: bytes, fence: int) -> Delivery | UnreadableDelivery:
+    try:
+        return decode_record(record, fence)
+    except InvalidMessage as error:
+        return UnreadableDelivery(fence, record, str(error))
+
+
+def _found(reply: RawReply) -> tuple[str, bytes]:
+    state, detail = reply[0], reply[1] if len(reply) > 1 else b""
+    return state.decode(), b"%d" % detail if isinstance(detail, int) else detail
+
+
+def _ids(reply: RawReply) -> list[MessageId]:
+    return [MessageId(item.decode()) for item in reply]
+
+
+def _ids_or_none(reply: RawReply) -> list[MessageId] | None:
+    return None if reply is None else _ids(reply)
+
+
+def _elements(reply: RawReply) -> list[tuple[MessageId, bytes]] | None:
+    return None if reply is None else [(MessageId(item.decode()), element) for item, element in reply]
+
+
+def _pending(reply: RawReply) -> list[PendingElement]:
+    return [PendingElement(MessageId(item.decode()), *rest) for item, *rest in reply]

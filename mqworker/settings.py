@@ -1,0 +1,191 @@
+"""Settings: all configuration, read and validated once, before anything starts.
+
+Flags win over `MQWORKER_*` variables, those over `[tool.mqworker]` in the nearest pyproject.toml, those over
+the defaults below. No other module reads the environment or pyproject.toml. To add a setting, add one line
+to `Settings`.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from mqworker import setting_rules as accept
+from mqworker.errors import ConfigurationError
+from mqworker.log import LogFormat, LogLevel
+from mqworker.redaction import masked_url
+
+HOUR_S = 3_600
+YEAR_S = 365 * 24 * HOUR_S
+# 3 * 0.1 is a little more than 0.3.
+ROUNDING_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Everything that can be configured. Made by `load_settings`; a direct call sets values unchecked."""
+
+    # Where the data is. No URL means the embedded server, whose files stand under data_dir.
+    redis_url: Annotated[str | None, accept.redis_url()] = None
+    data_dir: Annotated[Path, accept.path()] = Path(".mqworker")
+    namespace: Annotated[str, accept.name(longest=32)] = "mqw"
+
+    # What this node runs. No number of workers means one for each core; no queues, all of them; no node name,
+    # one made from host and process.
+    node: Annotated[str | None, accept.name(longest=64)] = None
+    workers: Annotated[int | None, accept.whole(1, 1024)] = None
+    threads: Annotated[int, accept.whole(1, 256)] = 1
+    concurrency: Annotated[int, accept.whole(1, 10_000)] = 100
+    queues: Annotated[tuple[str, ...], accept.names(longest=128)] = ()
+
+    # How long things may take. Honcho kills 5 s after its first signal, so draining ends before that.
+    drain_s: Annotated[float, accept.seconds(0, HOUR_S)] = 4.0
+    heartbeat_interval_s: Annotated[float, accept.seconds(0.01, 60)] = 1.0
+    heartbeat_timeout_s: Annotated[float, accept.seconds(0.03, HOUR_S)] = 5.0
+    connect_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 2.0
+    read_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 5.0
+    retry_for_s: Annotated[float, accept.seconds(0, HOUR_S)] = 10.0
+
+    # What is kept, and how much of it.
+    events_kept: Annotated[int, accept.whole(1, 100_000_000)] = 10_000
+    result_ttl_s: Annotated[float, accept.seconds(1, YEAR_S)] = 600.0
+    dedup_window_s: Annotated[float, accept.seconds(1, YEAR_S)] = 600.0
+    max_message_bytes: Annotated[int, accept.whole(1, 1_048_576)] = 262_144
+    max_crashes: Annotated[int, accept.whole(1, 35)] = 3
+
+    # What is logged. "auto" is console on a terminal and json elsewhere.
+    log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"
+    log_format: Annotated[LogFormat, accept.one_of("auto", "json", "console")] = "auto"
+
+    def __repr__(self) -> str:
+        """All settings, without the password of the URL: a repr ends up in logs and tracebacks."""
+        shown_url = None if self.redis_url is None else masked_url(self.redis_url)
+        values = {each.name: getattr(self, each.name) for each in fields(self)} | {"redis_url": shown_url}
+        return f"Settings({', '.join(f'{key}={value!r}' for key, value in values.items())})"
+
+
+RULE_BY_NAME: dict[str, accept.Rule] = {
+    known: hint.__metadata__[0] for known, hint in get_type_hints(Settings, include_extras=True).items()
+}
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    *,
+    directory: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read all sources and check all of them; raise one ConfigurationError that lists every problem.
+
+    `flags` are named as the fields of Settings; one that is None or () was not given. The search for
+    pyproject.toml begins in `directory`; a relative path in that file is relative to the file.
+    """
+    reading = _Reading()
+    for source in (
+        _pyproject_source(directory or Path.cwd(), reading.problems),
+        _environment_source(os.environ if environ is None else environ),
+        _flags_source(flags or {}),
+    ):
+        reading.take(source)
+    settings = Settings(**reading.values)
+    # Two lost beats must not look like a death.
+    reading.check_pair(settings, "heartbeat_timeout_s", "heartbeat_interval_s", times=3)
+    # A call tried again after its message was settled must still be known, or the message runs twice.
+    reading.check_pair(settings, "dedup_window_s", "retry_for_s", times=2)
+    if reading.problems:
+        raise ConfigurationError("\n  ".join(["the configuration does not fit:", *reading.problems]))
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One place settings come from: the values by the user's spelling, and how to speak about them."""
+
+    values: Mapping[str, object]
+    spell: Callable[[str], str]
+    title: Callable[[str], str] = str
+    anchor: Path = Path()
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far, later sources over earlier ones, and what was wrong with any of it."""
+
+    # Any: each value passed the rule of its own field, which mypy cannot follow.
+    values: dict[str, Any] = field(default_factory=dict)
+    title_by_name: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+    def take(self, source: _Source) -> None:
+        name_by_spelling = {source.spell(known): known for known in RULE_BY_NAME}
+        for key, raw in source.values.items():
+            if key in name_by_spelling:
+                self._take_value(name_by_spelling[key], raw, source.title(key), source.anchor)
+            else:
+                close = difflib.get_close_matches(key, name_by_spelling, n=1)
+                hint = (
+                    f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(name_by_spelling))}"
+                )
+                self.problems.append(f"{source.title(key)}: unknown setting; {hint}")
+
+    def _take_value(self, known: str, raw: object, title: str, anchor: Path) -> None:
+        rule = RULE_BY_NAME[known]
+        try:
+            value = rule.parse(raw)
+        except ValueError:
+            self.refused.add(known)
+            self.problems.append(f"{title}: got {accept.shown(raw)}; accepted: {rule.accepts}")
+            return
+        self.values[known] = anchor / value if isinstance(value, Path) else value
+        self.title_by_name[known] = title
+
+    def check_pair(self, settings: Settings, longer: str, shorter: str, *, times: int) -> None:
+        longer_s, shorter_s = getattr(settings, longer), getattr(settings, shorter)
+        if not self.refused & {longer, shorter} and longer_s + ROUNDING_S < times * shorter_s:
+            self.problems.append(
+                f"{self._title(longer)}: got {longer_s:g}; accepted: at least {times} times "
+                f"{self._title(shorter)}, which is {shorter_s:g}"
+            )
+
+    def _title(self, known: str) -> str:
+        return self.title_by_name.get(known, f"{known} (default)")
+
+
+def _flags_source(flags: Mapping[str, object]) -> _Source:
+    def spell(known: str) -> str:
+        return f"--{known.replace('_', '-')}"
+
+    given = {spell(key): value for key, value in flags.items() if value is not None and value != ()}
+    return _Source(given, spell)
+
+
+def _environment_source(environ: Mapping[str, str]) -> _Source:
+    given = {key: value for key, value in environ.items() if key.startswith("MQWORKER_")}
+    return _Source(given, lambda known: f"MQWORKER_{known.upper()}")
+
+
+def _pyproject_source(directory: Path, problems: list[str]) -> _Source:
+    for folder in (directory.absolute(), *directory.absolute().parents):
+        file = folder / "pyproject.toml"
+        try:
+            document = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            problems.append(f"{file}: cannot be read: {error}")
+            return _Source({}, str)
+        return _table_source(document, file, problems)
+    return _Source({}, str)
+
+
+def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> _Source:
+    tools = document.get("tool")
+    table = tools.get("mqworker", {}) if isinstance(tools, dict) else {}
+    if isinstance(table, dict):
+        return _Source(table, str, lambda key: f"[tool.mqworker] {key} in {file}", file.parent)
+    problems.append(f"[tool.mqworker] in {file}: got {accept.shown(table)}; accepted: a table")
+    return _Source({}, str)

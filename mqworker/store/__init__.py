@@ -1,0 +1,1 @@
+"""The only package that speaks to Redis: connection, keys, scripts and read-only views."""

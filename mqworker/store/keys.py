@@ -1,0 +1,69 @@
+"""Every Redis key of mqworker is built here, with its type, its owner and what it holds.
+
+The keys of one queue share the hash tag `{queue}`, so that a Redis Cluster keeps them together and a script
+may touch them all. A queue's bare name lies in the same slot: so the RedisMQ verbs see a foreign key there.
+"""
+
+from dataclasses import dataclass
+
+from mqworker.model.names import ConsumerName, QueueName
+
+DEFAULT_NAMESPACE = "mqw"
+
+
+def queues_key(namespace: str) -> str:
+    """set: the names of all queues; written beside the scripts, for it lies in another slot."""
+    return f"{namespace}:queues"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueueKeys:
+    """The keys of one work queue, in the order in which every script receives them (parts/keys.lua)."""
+
+    queue: QueueName
+    shared: tuple[str, ...]
+    prefix: str
+
+    @classmethod
+    def of(cls, namespace: str, queue: QueueName) -> "WorkQueueKeys":
+        """All keys of a queue."""
+        prefix = f"{namespace}:{{{queue}}}:"
+        shared = (
+            f"{prefix}meta",  # hash: counters, switches, newest call of each lane; also the wake-up channel
+            f"{prefix}ready",  # list: records in the order of delivery, oldest on the left
+            f"{prefix}urgent",  # zset: records with a priority, by priority and arrival
+            f"{prefix}delayed",  # zset: id -> due at, ms
+            f"{prefix}parcels",  # hash: id -> record, of the delayed
+            f"{prefix}leases",  # zset: fence -> ends at, ms; only leases that end by themselves
+            f"{prefix}deadlines",  # zset: id -> deadline, ms, of waiting messages that have one
+            f"{prefix}guards",  # hash: guard key -> 'id expires_at_ms'
+            f"{prefix}dead",  # zset: id -> buried at, ms
+            f"{prefix}graves",  # hash: id -> '<length> <letter><record>', of the dead
+            f"{prefix}results",  # hash: id -> 'S<result>' succeeded, 'C' cancelled, 'E' expired
+            f"{prefix}consumers",  # zset: consumer -> last heartbeat, ms
+            f"{prefix}events",  # stream: blocks of events
+        )
+        return cls(queue, shared, prefix)
+
+    @property
+    def meta(self) -> str:
+        """The hash of counters and switches; its name is the wake-up channel too."""
+        return self.shared[0]
+
+    @property
+    def events(self) -> str:
+        """The stream of event blocks."""
+        return self.shared[12]
+
+    def held(self, consumer: ConsumerName | None) -> str:
+        """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""
+        return f"{self.prefix}held:{consumer or ''}"
+
+    def named(self, name: str) -> str:
+        """One of the shared keys by its last part, for views that only read."""
+        return f"{self.prefix}{name}"
+
+    @property
+    def rqueue(self) -> tuple[str, ...]:
+        """With the RedisMQ verbs' own: delivered (zset id -> order), popped (hash id -> text), bare name."""
+        return (*self.shared, f"{self.prefix}delivered", f"{self.prefix}popped", self.queue)

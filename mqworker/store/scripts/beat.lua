@@ -1,0 +1,15 @@
+#!lua flags=allow-oom
+-- beat: a consumer's sign of life. It prolongs every lease the consumer holds, at the cost of one.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  consumer
+-- Returns  'OK'
+-- Repeatable: a second beat is a beat.
+
+-- @include keys
+-- @include clock
+
+local consumer = ARGV[1]
+
+redis.call('ZADD', consumers, digits(now_ms), consumer)
+return redis.status_reply('OK')

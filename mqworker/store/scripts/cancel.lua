@@ -1,0 +1,66 @@
+#!lua flags=allow-oom
+-- cancel: take one waiting message out. The ready line has no index by id, so it is searched in windows, from
+-- its back, where a message lies that was enqueued a moment ago; each window is one short call.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  events kept in the stream, about; ARGV[2] window ms of chosen ids; ARGV[3] id
+-- ARGV[4]  offset, ARGV[5] size: the window
+-- Returns  1 cancelled, 0 not in this window, -1 not in this window and there is none behind it
+-- Repeatable: a message that was cancelled is found by nobody.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include guard
+-- @include report
+
+local kept, window_ms, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local offset, size = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+redis.call('HLEN', guards)
+redis.call('ZCARD', deadlines)
+redis.call('HLEN', results)
+redis.call('XLEN', events)
+redis.call('HGET', meta, 'holes')
+
+local function cancelled(record)
+  local _, task = id_and_task(record)
+  if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+  if has_deadline(record) then redis.call('ZREM', deadlines, id) end
+  redis.call('HSET', results, id, 'C')
+  redis.call('HINCRBY', meta, 'cancelled', 1)
+  append_events(kept, { { event = 'cancelled', task_id = id, task = task } })
+  return 1
+end
+
+local function is_the_one(record)
+  return string.sub(record, 26, 26 + #id) == id .. ' '
+end
+
+local parcel = redis.call('HGET', parcels, id)
+if parcel then
+  redis.call('ZREM', delayed, id)
+  redis.call('HDEL', parcels, id)
+  return cancelled(parcel)
+end
+
+for _, record in ipairs(redis.call('ZRANGE', urgent, offset, offset + size - 1)) do
+  if is_the_one(record) then
+    redis.call('ZREM', urgent, record)
+    return cancelled(record)
+  end
+end
+
+local length = redis.call('LLEN', ready)
+local last = length - 1 - offset
+local first = math.max(0, last - size + 1)
+if last >= 0 then
+  for i, record in ipairs(redis.call('LRANGE', ready, first, last)) do
+    if is_the_one(record) and redis.call('HGET', results, id) ~= 'E' then
+      redis.call('LSET', ready, first + i - 1, HOLE)
+      redis.call('HINCRBY', meta, 'holes', 1)
+      return cancelled(record)
+    end
+  end
+end
+return (first == 0 or last < 0) and redis.call('ZCARD', urgent) <= offset + size and -1 or 0

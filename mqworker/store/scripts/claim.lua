@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- claim: hand over waiting messages to a consumer, each under a lease with a fence of its own.
+--
+-- KEYS     as in parts/keys.lua; KEYS[14] held, the hash of this consumer: fence -> record
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about
+-- ARGV[4]  how many at the most
+-- ARGV[5]  consumer, '' for a lease that ends by itself
+-- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
+-- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
+--          delivery was reclaimed meanwhile
+-- Atomic because: a message that left the line without a lease would be lost with its consumer.
+
+-- @include keys
+-- @include clock
+-- @include calls
+-- @include record
+-- @include guard
+-- @include report
+-- @include take
+
+local held = KEYS[14]
+local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local consumer, lease_ms = ARGV[5], tonumber(ARGV[6])
+
+local earlier = earlier_reply(lane, number)
+if earlier then
+  local first, last = string.match(earlier, '^(%d+) (%d+)$')
+  local fences = {}
+  for fence = tonumber(first), tonumber(last) do fences[#fences + 1] = fence end
+  return { tonumber(first), #fences > 0 and redis.call('HMGET', held, unpack(fences)) or {} }
+end
+
+if redis.call('HGET', meta, 'paused') then return { 0, {} } end
+redis.call('HLEN', held)
+redis.call('XLEN', events)
+redis.call('HLEN', results)
+if consumer == '' then
+  redis.call('ZCARD', leases)
+elseif not redis.call('ZSCORE', consumers, consumer) then
+  redis.call('ZADD', consumers, digits(now_ms), consumer) -- whoever holds something is known to the reaper
+end
+
+local records = take(count, kept)
+if #records == 0 then return { 0, {} } end
+
+local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
+local holding = {}
+for i, record in ipairs(records) do
+  holding[2 * i - 1] = first + i - 1
+  holding[2 * i] = record
+end
+redis.call('HSET', held, unpack(holding))
+if consumer == '' then
+  local ends_at_ms, ends = digits(now_ms + lease_ms), {}
+  for i = 1, #records do
+    ends[2 * i - 1] = ends_at_ms
+    ends[2 * i] = first + i - 1
+  end
+  redis.call('ZADD', leases, unpack(ends))
+end
+remember_reply(lane, number, digits(first) .. ' ' .. digits(first + #records - 1))
+return { first, records }

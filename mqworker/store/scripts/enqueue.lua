@@ -1,0 +1,43 @@
+#!lua
+-- enqueue: store plain messages at the back of the ready line. All of them, or an error and none.
+-- The quick road: five commands for one message or a thousand. The stream's new id is the clock, and one read and
+-- one write of meta are the limit, the counter and the call (parts/calls.lua) at once.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  lane, ARGV[2] number: the call
+-- ARGV[3]  events kept in the stream, about
+-- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
+-- ARGV[6..] records without their first 13 characters, which the server's clock supplies
+-- Returns  {}, as enqueue_rich does when all were stored
+-- Errors   MQW_FULL when the queue's length limit would be passed
+-- Atomic because: a batch is visible whole or not at all, and its event with it.
+
+-- @include keys
+
+local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
+
+local total = #ARGV - first_message + 1
+local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes')
+local newest_call, enqueued, limit, holes = known[1], known[2] or 0, known[3], known[4] or 0
+if newest_call and string.sub(newest_call, 1, #number + 1) == number .. ' ' then return {} end
+
+local length = redis.call('LLEN', ready)
+if limit then
+  local waiting = length - holes + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
+  if waiting + total > tonumber(limit) then
+    return redis.error_reply('MQW_FULL ' .. waiting .. ' waiting, ' .. total .. ' more would pass the limit of ' .. limit)
+  end
+end
+
+local block_id = redis.call('XADD', events, 'MAXLEN', '~', kept, '*', 'n', total, codec, block)
+local stamp = string.sub(block_id, 1, 13)
+if total == 1 then
+  redis.call('RPUSH', ready, stamp .. ARGV[first_message])
+else
+  local records = {}
+  for i = 1, total do records[i] = stamp .. ARGV[first_message + i - 1] end
+  redis.call('RPUSH', ready, unpack(records))
+end
+redis.call('HSET', meta, lane, number .. ' ' .. stamp .. ' []', 'enqueued', string.format('%.0f', enqueued + total))
+if length == 0 then redis.call('SPUBLISH', meta, 'ready') end
+return {}

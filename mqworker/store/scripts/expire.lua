@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- expire: report waiting messages whose deadline passed, so that nobody waits for them in vain.
+-- A delayed one is removed; one in the ready line stays where it lies and is passed over when its turn comes.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most; ARGV[3] window ms of chosen ids
+-- Returns  how many expired; call again while it is what was asked for
+-- Lock-free: whoever removes the id from the deadlines first has reported it.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include guard
+-- @include report
+
+local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local ids = redis.call('ZRANGE', deadlines, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+if #ids == 0 then return 0 end
+local records = redis.call('HMGET', parcels, unpack(ids))
+redis.call('ZCARD', delayed)
+redis.call('HLEN', guards)
+redis.call('HLEN', results)
+redis.call('XLEN', events)
+redis.call('HGET', meta, 'holes')
+
+redis.call('ZREM', deadlines, unpack(ids))
+local happened = {}
+for i, id in ipairs(ids) do
+  local record, event = records[i], { event = 'expired', task_id = id }
+  if record then
+    redis.call('ZREM', delayed, id)
+    redis.call('HDEL', parcels, id)
+    if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+    local _, task = id_and_task(record)
+    event.task = task
+  else
+    redis.call('HINCRBY', meta, 'holes', 1)
+  end
+  redis.call('HSET', results, id, 'E')
+  happened[i] = event
+end
+redis.call('HINCRBY', meta, 'expired', #ids)
+append_events(kept, happened)
+return #ids

@@ -1,0 +1,37 @@
+#!lua flags=no-writes,allow-oom
+-- find: say in which state a message is. The ready line is searched in windows, as in cancel.lua.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  id; ARGV[2] offset, ARGV[3] size: the window
+-- Returns  {state, detail}: delayed (due at ms), ready (how many stand before it), settled (result), dead (letter);
+--          {'further'} when it may be in a window behind this one, {'absent'} when there is none
+-- Deliveries in the hands of a consumer are looked up in its own hash, by the caller.
+
+-- @include keys
+-- @include record
+
+local id, offset, size = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local due_at_ms = redis.call('ZSCORE', delayed, id)
+if due_at_ms then return { 'delayed', due_at_ms } end
+local result = redis.call('HGET', results, id)
+if result then return { 'settled', result } end
+local grave = redis.call('HGET', graves, id)
+if grave then return { 'dead', grave } end
+
+local function is_the_one(record)
+  return string.sub(record, 26, 26 + #id) == id .. ' '
+end
+
+for i, record in ipairs(redis.call('ZRANGE', urgent, offset, offset + size - 1)) do
+  if is_the_one(record) then return { 'ready', offset + i - 1 } end
+end
+local urgent_count = redis.call('ZCARD', urgent)
+local last = redis.call('LLEN', ready) - 1 - offset
+local first = math.max(0, last - size + 1)
+if last >= 0 then
+  for i, record in ipairs(redis.call('LRANGE', ready, first, last)) do
+    if is_the_one(record) then return { 'ready', urgent_count + first + i - 1 } end
+  end
+end
+return { ((first == 0 or last < 0) and urgent_count <= offset + size) and 'absent' or 'further' }

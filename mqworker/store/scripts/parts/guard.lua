@@ -1,0 +1,32 @@
+-- guard: keeps a second message with the same guard key out. Modes, as in model/guard.py:
+--   i  an id chosen by the caller: until settled, and for a window after it (a lost reply may be repeated late)
+--   r  until settled    w  until claimed    t  until an instant
+-- A guard is 'id expires_at_ms', 0 for "while that message lives".
+-- Needs: keys, clock, record.
+
+-- The id of the message that holds the key now, or nil.
+local function guard_holder(key)
+  local guard = redis.call('HGET', guards, key)
+  if not guard then return nil end
+  local id, expires_at_ms = string.match(guard, '^([^ ]+) (%d+)$')
+  expires_at_ms = tonumber(expires_at_ms)
+  if expires_at_ms > 0 then return expires_at_ms > now_ms and id or nil end
+  -- An expired message may still lie in the ready line: it holds nobody up.
+  return redis.call('HGET', results, id) ~= 'E' and id or nil
+end
+
+local function take_guard(mode, key, id, ttl_ms)
+  local expires_at_ms = mode == 't' and now_ms + ttl_ms or 0
+  redis.call('HSET', guards, key, id .. ' ' .. digits(expires_at_ms))
+end
+
+local function release_guard(record, id, window_ms)
+  local mode, key = guard_mode(record), guard_of(record)
+  local guard = redis.call('HGET', guards, key)
+  if mode == 't' or not guard or string.match(guard, '^[^ ]+') ~= id then return end
+  if mode == 'i' then
+    redis.call('HSET', guards, key, id .. ' ' .. digits(now_ms + window_ms))
+  else
+    redis.call('HDEL', guards, key)
+  end
+end

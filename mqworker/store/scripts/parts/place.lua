@@ -1,0 +1,42 @@
+-- place: puts records where they wait, and wakes a dispatcher when there was nothing to claim before.
+-- Needs: keys, clock, record.
+
+local function wake(what)
+  redis.call('SPUBLISH', meta, what) -- the channel is named like the key: same slot, same ACL pattern
+end
+
+local function is_idle()
+  return redis.call('LLEN', ready) == 0 and redis.call('ZCARD', urgent) == 0
+end
+
+-- Priority first (9 before 1), then order of arrival. Both fit a double exactly: 9 * 1e14 + sequence < 2^53.
+local function urgent_score(priority, sequence)
+  return digits((9 - priority) * 1e14 + sequence)
+end
+
+-- side is 'RPUSH' for the back of the line, 'LPUSH' for the front; records come in the order of delivery.
+local function place_ready(records, side)
+  local plain = {}
+  for _, record in ipairs(records) do
+    local priority = tonumber(string.sub(record, 14, 14)) or 0
+    if priority > 0 then
+      local sequence = side == 'LPUSH' and 0 or redis.call('HINCRBY', meta, 'sequence', 1)
+      redis.call('ZADD', urgent, urgent_score(priority, sequence), record)
+    elseif side == 'LPUSH' then
+      table.insert(plain, 1, record)
+    else
+      plain[#plain + 1] = record
+    end
+  end
+  if #plain > 0 then redis.call(side, ready, unpack(plain)) end
+end
+
+-- Members of delayed are ids; a priority needs no place there, it stands in the record.
+local function place_delayed(id, record, due_ms)
+  redis.call('ZADD', delayed, digits(due_ms), id)
+  redis.call('HSET', parcels, id, record)
+end
+
+local function watch_deadline(id, record)
+  if has_deadline(record) then redis.call('ZADD', deadlines, digits(deadline_of(record)), id) end
+end

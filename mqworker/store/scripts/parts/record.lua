@@ -1,0 +1,58 @@
+-- record: the text header before every body. Mirrors model/record.py, which documents the layout.
+--
+--   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline | 17 max crashes, base 36
+--   18-20 deliveries | 21-23 failures | 24-25 crashes | 26- id, task, [guard], [deadline], each with a space; body
+
+local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
+
+local function is_record(text)
+  return string.match(text, '^' .. string.rep('%d', 14) .. '[irwt%-][d%-][%w%-]' .. string.rep('%d', 8) .. '[^ ]+ [^ ]+ ')
+    ~= nil
+end
+
+local function id_and_task(record)
+  return string.match(record, '^([^ ]+) ([^ ]+) ', 26)
+end
+
+local function guard_mode(record)
+  return string.sub(record, 15, 15)
+end
+
+-- The guard's key, where guard_mode is not '-'.
+local function guard_of(record)
+  return string.match(record, '^[^ ]+ [^ ]+ ([^ ]+) ', 26)
+end
+
+local function has_deadline(record)
+  return string.sub(record, 16, 16) == 'd'
+end
+
+local function deadline_of(record)
+  if guard_mode(record) == '-' then
+    return tonumber(string.match(record, '^[^ ]+ [^ ]+ (%d+) ', 26))
+  end
+  return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
+end
+
+local function counts(record)
+  return tonumber(string.sub(record, 18, 20)), tonumber(string.sub(record, 21, 23)), tonumber(string.sub(record, 24, 25))
+end
+
+-- The record after one more delivery that ended with so many more failures and crashes.
+local function delivered_again(record, more_failures, more_crashes)
+  local deliveries, failures, crashes = counts(record)
+  return string.sub(record, 1, 17)
+    .. string.format(
+      '%03d%03d%02d',
+      math.min(deliveries + 1, 999), math.min(failures + more_failures, 999), math.min(crashes + more_crashes, 99)
+    )
+    .. string.sub(record, 26)
+end
+
+local function body_of(record)
+  local pattern = '^[^ ]+ [^ ]+ '
+  if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
+  if has_deadline(record) then pattern = pattern .. '%d+ ' end
+  local _, last = string.find(record, pattern, 26)
+  return string.sub(record, (last or 0) + 1)
+end

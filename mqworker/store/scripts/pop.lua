@@ -1,0 +1,56 @@
+#!lua flags=allow-oom
+-- pop: MQ.POP, move the oldest undelivered elements to the tail of the delivered line.
+--
+-- KEYS     as in parts/keys.lua, then those of parts/rqueue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about; ARGV[4] how many at the most
+-- Returns  {{id, element}, ...}, oldest first; false when there is no such queue
+-- Errors   WRONGTYPE
+-- Atomic because: an element between the two lines would be lost.
+
+-- @include keys
+-- @include clock
+-- @include calls
+-- @include record
+-- @include guard
+-- @include report
+-- @include take
+-- @include rqueue
+
+local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
+local earlier = earlier_reply(lane, number)
+if earlier then
+  local reply = {}
+  for id in string.gmatch(earlier, '[^ ]+') do
+    local text = redis.call('HGET', popped, id)
+    if text then
+      local _, _, record = unpack_popped(text)
+      reply[#reply + 1] = { id, body_of(record) }
+    end
+  end
+  return reply
+end
+if redis.call('EXISTS', meta) == 0 then return false end
+if redis.call('HGET', meta, 'paused') then return {} end
+redis.call('ZCARD', delivered)
+redis.call('HLEN', popped)
+redis.call('XLEN', events)
+redis.call('HLEN', results)
+
+local reply, order, texts, ids = {}, {}, {}, {}
+local records = take(count, kept)
+local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
+for i, record in ipairs(records) do
+  local id = is_record(record) and id_and_task(record) or 'unreadable-' .. digits(first + i - 1)
+  ids[i], reply[i] = id, { id, is_record(record) and body_of(record) or record }
+  order[2 * i - 1], order[2 * i] = digits(first + i - 1), id
+  texts[2 * i - 1], texts[2 * i] = id, digits(now_ms) .. ' 1 ' .. record
+end
+if #records > 0 then
+  redis.call('ZADD', delivered, unpack(order))
+  redis.call('HSET', popped, unpack(texts))
+  remember_reply(lane, number, table.concat(ids, ' '))
+end
+return reply

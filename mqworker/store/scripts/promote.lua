@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- promote: move delayed messages that are due to the back of their line.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  how many at the most
+-- Returns  {promoted, ms until the next one is due, -1 for none}; call again while as many came as were asked for
+-- Lock-free: whoever removes the id from the delayed set first has promoted it.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include place
+
+local limit = ARGV[1]
+
+local was_idle = is_idle()
+redis.call('HGET', meta, 'fence')
+local ids = redis.call('ZRANGE', delayed, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+if #ids > 0 then
+  local due = {}
+  for _, record in ipairs(redis.call('HMGET', parcels, unpack(ids))) do
+    if record then due[#due + 1] = record end
+  end
+  redis.call('ZREM', delayed, unpack(ids))
+  redis.call('HDEL', parcels, unpack(ids))
+  place_ready(due, 'RPUSH')
+  if was_idle and #due > 0 then wake('ready') end
+end
+local next_due = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+return { #ids, next_due and math.max(0, tonumber(next_due) - now_ms) or -1 }

@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- reclaim: return deliveries whose lease ended to the front of their line; bury those that crashed too often.
+--
+-- KEYS     as in parts/keys.lua; KEYS[14] held: fence -> record
+-- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
+-- Returns  {reclaimed, buried}; call again while their sum is what was asked for
+-- Lock-free: whoever removes the lease first has reclaimed it; a second reclaimer finds nothing.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include place
+-- @include guard
+-- @include report
+-- @include bury
+
+local held = KEYS[14]
+local kept, limit = ARGV[1], ARGV[2]
+
+local fences = redis.call('ZRANGE', leases, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+if #fences == 0 then return { 0, 0 } end
+local records = redis.call('HMGET', held, unpack(fences))
+local was_idle = is_idle()
+redis.call('ZCARD', deadlines)
+redis.call('HLEN', guards)
+redis.call('ZCARD', dead)
+redis.call('HLEN', graves)
+redis.call('XLEN', events)
+redis.call('HGET', meta, 'fence')
+
+local front, happened, buried = {}, {}, 0
+for i, record in ipairs(records) do
+  if record and is_record(record) then
+    local id, task = id_and_task(record)
+    local next_record = delivered_again(record, 0, 1)
+    local deliveries, _, crashes = counts(next_record)
+    local max_crashes = tonumber(string.sub(record, 17, 17), 36)
+    local event = { event = 'reclaimed', task_id = id, task = task, attempt = deliveries }
+    if max_crashes and crashes >= max_crashes then
+      buried = buried + 1
+      event.event = 'buried'
+      event.error = 'crashed'
+      bury(id, next_record, cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. crashes .. ' times' }))
+      if guard_mode(record) ~= '-' then release_guard(record, id, 0) end
+    else
+      watch_deadline(id, next_record)
+      front[#front + 1] = next_record
+    end
+    happened[#happened + 1] = event
+  elseif record then
+    buried = buried + 1
+    bury('unreadable-' .. fences[i], record, cjson.encode({ reason = 'undecodable' }))
+    happened[#happened + 1] = { event = 'buried', task_id = 'unreadable-' .. fences[i], error = 'undecodable' }
+  end
+end
+
+redis.call('HDEL', held, unpack(fences))
+redis.call('ZREM', leases, unpack(fences))
+place_ready(front, 'LPUSH')
+redis.call('HINCRBY', meta, 'reclaimed', #front)
+if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
+append_events(kept, happened)
+if was_idle and #front > 0 then wake('ready') end
+return { #front, buried }

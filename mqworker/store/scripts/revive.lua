@@ -1,0 +1,47 @@
+#!lua
+-- revive: put dead letters back in line, as if they had just been enqueued: their counts begin anew.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  events kept in the stream, about; ARGV[2..] ids
+-- Returns  {id, ...}: those that were dead letters and are ready now
+-- Repeatable: an id that was revived is no dead letter any more.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include place
+-- @include report
+
+local kept = ARGV[1]
+
+local was_idle = is_idle()
+redis.call('ZCARD', dead)
+redis.call('XLEN', events)
+redis.call('HGET', meta, 'fence')
+local revived, back, happened = {}, {}, {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  local grave = redis.call('HGET', graves, id)
+  local length, rest = string.match(grave or '', '^(%d+) (.*)$')
+  local record = length and string.sub(rest, tonumber(length) + 1)
+  if record and is_record(record) then
+    local _, task = id_and_task(record)
+    revived[#revived + 1] = id
+    -- A deadline that passed would bury it again at once, so it is dropped: whoever revives wants it to run.
+    local text = digits(now_ms) .. string.sub(record, 14, 15) .. '-' .. string.sub(record, 17, 17) .. '00000000'
+    local rest_of_record = string.sub(record, 26)
+    if has_deadline(record) then
+      rest_of_record = string.gsub(rest_of_record, ' ' .. digits(deadline_of(record)) .. ' ', ' ', 1)
+    end
+    back[#back + 1] = text .. rest_of_record
+    happened[#happened + 1] = { event = 'revived', task_id = id, task = task }
+    redis.call('ZREM', dead, id)
+    redis.call('HDEL', graves, id)
+    redis.call('HDEL', results, id)
+  end
+end
+place_ready(back, 'RPUSH')
+if #revived > 0 then redis.call('HINCRBY', meta, 'revived', #revived) end
+append_events(kept, happened)
+if was_idle and #back > 0 then wake('ready') end
+return revived

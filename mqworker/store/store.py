@@ -1,0 +1,92 @@
+"""The store: runs calls of scripts on a server, one round trip for as many as there are, again if need be."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from mqworker.errors import StoreUnavailable
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.store.command import Command, Reply
+from mqworker.store.connection import Connection
+from mqworker.store.exchange import Exchange
+from mqworker.store.lanes import LanePool
+from mqworker.store.procedure import Procedure, Read, ResultT, Step
+from mqworker.store.retrying import pause_before_retry_ms
+from mqworker.store.script import Call, RawReply
+
+ReplyT = TypeVar("ReplyT")
+
+DEFAULT_RETRY_FOR_MS = 10_000
+
+
+class Store:
+    """Synchronous access to Redis. Safe between threads; a forked child may go on using it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        retry_for_ms: int = DEFAULT_RETRY_FOR_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connection = connection
+        self._retry_for_ms = retry_for_ms
+        self._clock = clock or SystemClock()
+        self._lanes = LanePool()
+        self._chance = random.SystemRandom()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection underneath, for subscriptions and checks."""
+        return self._connection
+
+    def run(self, call: Call[ReplyT]) -> ReplyT:
+        """Run one script and give its decoded reply."""
+        result: ReplyT = self.run_together([call])[0]
+        return result
+
+    def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Run scripts of one queue in one round trip, in order. Each is atomic; together they are not."""
+        exchange = Exchange(calls, self._lanes)
+        while not exchange.take_replies(self._send(exchange.commands(), exchange.key)):
+            pass
+        return exchange.results()
+
+    def follow(self, procedure: Procedure[ResultT]) -> ResultT:
+        """Carry out a procedure to its end and give its result."""
+        try:
+            step = next(procedure)
+            while True:
+                step = procedure.send(self._answer(step))
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
+
+    def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Plain commands that only read; they may be sent again."""
+        return self._send(commands, key)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def _answer(self, step: Step) -> RawReply:
+        if isinstance(step, Read):
+            return self._send(step.commands, step.key)
+        return self.run(step)
+
+    def _send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        began_ms, tries = self._clock.monotonic_ms(), 0
+        while True:
+            try:
+                return self._connection.execute(commands, key)
+            except StoreUnavailable:
+                waited_ms = self._clock.monotonic_ms() - began_ms
+                pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
+                if pause_ms is None:
+                    raise
+                tries += 1
+                time.sleep(pause_ms / 1000)

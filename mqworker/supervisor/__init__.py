@@ -1,0 +1,1 @@
+"""Starts, wires, watches, restarts and stops the actors."""

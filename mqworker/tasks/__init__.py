@@ -1,0 +1,1 @@
+"""What users touch: the app, its tasks, jobs, workflows and schedules."""

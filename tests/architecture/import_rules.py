@@ -1,0 +1,126 @@
+"""Import rules: who may import whom, and which libraries are confined to which place.
+
+Each rule takes a module and returns what is wrong with it, so that a rule can be tried on a made-up source.
+"""
+
+from tests.architecture.source_tree import Module
+
+LAYERS = ("model", "store", "queues", "tasks", "actors", "supervisor", "cli")
+SHARED = {"errors", "redaction", "log", "setting_rules", "settings"}
+# What users may import; services and examples are users.
+PUBLIC = {"errors", "log", "queues", "redaction", "settings", "testing"}
+SHARED_ACTOR_MODULES = {"mail", "frame", "mailbox", "actor"}
+
+CONFINED = {
+    "redis": ("mqworker/store/",),
+    "valkey": ("mqworker/store/",),
+    "fakeredis": ("mqworker/testing/",),
+    "multiprocessing": ("mqworker/actors/mailbox.py", "mqworker/supervisor/"),
+    "grpc": ("services/gomq/",),
+    "pyspark": ("services/pipeline/",),
+    "os.environ": ("mqworker/settings.py",),
+    "os.environb": ("mqworker/settings.py",),
+    "os.getenv": ("mqworker/settings.py",),
+    "os.getenvb": ("mqworker/settings.py",),
+    "os.putenv": ("mqworker/settings.py",),
+} | dict.fromkeys(
+    [
+        *(
+            f"time.{name}{unit}"
+            for name in ("time", "monotonic", "perf_counter", "clock_gettime")
+            for unit in ("", "_ns")
+        ),
+        *("time.localtime", "time.gmtime", "time.ctime"),
+        *(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")),
+        "datetime.date.today",
+    ],
+    ("mqworker/model/clock.py",),
+)
+FORBIDDEN = {"pickle", "cPickle", "cloudpickle", "marshal", "shelve", "dill", "joblib", "yaml", "ruamel"}
+
+
+def wrong_directions(module: Module) -> list[str]:
+    """Imports that go against cli → supervisor → actors → tasks → queues → store → model."""
+    if module.path == "mqworker/__init__.py":
+        return []
+    place = module.parts[1]
+    allowed = _may_import(place)
+    return [
+        f"{module.path}:{line}: {place} must not import {name}"
+        for line, name in module.imports()
+        if name.split(".")[0] == "mqworker" and _target(name) not in allowed
+    ]
+
+
+def private_uses(module: Module) -> list[str]:
+    """Imports of services and examples beyond the public API."""
+    return [
+        f"{module.path}:{line}: {name} is not public"
+        for line, name in module.imports()
+        if name.split(".")[0] == "mqworker" and _target(name) not in PUBLIC | {""}
+    ]
+
+
+def sibling_imports(module: Module) -> list[str]:
+    """Imports between two actors, or between two queue models."""
+    if module.package == "mqworker.actors":
+        shared = SHARED_ACTOR_MODULES
+    elif module.package == "mqworker.queues":
+        shared = {"queue_model"}
+    else:
+        return []
+    # The package and the catalogue exist to list all models.
+    if module.stem in {"__init__", "catalogue"}:
+        return []
+    siblings = (
+        (line, name.split(".")[2]) for line, name in module.imports() if name.startswith(f"{module.package}.")
+    )
+    return [
+        f"{module.path}:{line}: {module.stem} must not import its sibling {sibling}"
+        for line, sibling in siblings
+        if sibling not in shared and not _are_one_family(module.stem, sibling)
+    ]
+
+
+def misplaced_uses(module: Module) -> list[str]:
+    """Uses of a library, of the environment or of the time outside the one place for it."""
+    return sorted(
+        {
+            f"{module.path}:{line}: {confined} belongs into {' or '.join(places)}"
+            for line, name in module.uses()
+            for confined, places in CONFINED.items()
+            if (name == confined or name.startswith(f"{confined}.")) and not module.path.startswith(places)
+        }
+    )
+
+
+def forbidden_imports(module: Module) -> list[str]:
+    """Imports of anything that turns bytes into code."""
+    return [
+        f"{module.path}:{line}: never import {name}"
+        for line, name in module.imports()
+        if name.split(".")[0] in FORBIDDEN
+    ]
+
+
+def _may_import(place: str) -> set[str]:
+    if place in LAYERS[1:]:
+        # The command line shows the version, which stands in the public API.
+        return {*LAYERS[: LAYERS.index(place) + 1], *SHARED, *({""} if place == "cli" else set())}
+    if place in SHARED - {"errors"}:
+        return SHARED | {"model"}
+    return {
+        "model": {"model", "errors"},
+        "testing": {"testing", *LAYERS[: LAYERS.index("actors")], *SHARED},
+        "__main__": {"cli"},
+    }.get(place, set())
+
+
+def _target(name: str) -> str:
+    """The layer or shared module that an import of mqworker reaches; '' for the public API itself."""
+    place = name.split(".")[1] if "." in name else ""
+    return place if place in {*LAYERS, *SHARED, "testing"} else ""
+
+
+def _are_one_family(one: str, other: str) -> bool:
+    return one.split("_", maxsplit=1)[0] == other.split("_", maxsplit=1)[0]

@@ -1,0 +1,50 @@
+"""The servers that the tests of this folder share: one for the session, flushed between tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mqworker.store.address import parse_address
+from mqworker.store.connection import Connection, open_connection
+from tests.support.real_server import RealServer
+
+Connect = Callable[[str], Connection]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RealServer]:
+    """A real server on a unix socket; a test that harms its server starts one of its own."""
+    with RealServer() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _flushed(server: RealServer) -> None:
+    with server.client() as client:
+        client.flushall()
+
+
+@pytest.fixture
+def connection(server: RealServer, connect: Connect) -> Connection:
+    """A connection to the shared server."""
+    return connect(server.url)
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Opens connections with short time-outs and closes them after the test."""
+    opened: list[Connection] = []
+
+    def connect_to(url: str) -> Connection:
+        opened.append(
+            open_connection(
+                parse_address(url), connect_timeout_s=2.0, read_timeout_s=1.0, client_name="mqw-test"
+            )
+        )
+        return opened[-1]
+
+    yield connect_to
+    for connection in opened:
+        connection.close()
