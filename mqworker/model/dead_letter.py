@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
@@ -40,19 +41,28 @@ def encode_letter(settlement: Bury) -> bytes:
 
 def decode_grave(message: MessageId, buried_at_ms: int, grave: bytes) -> DeadLetter:
     """A stored grave ('<length> <letter><record>') as a dead letter."""
-    length, _, rest = grave.partition(b" ")
-    letter = json.loads(rest[: int(length)])
+    letter, record = _opened(grave)
     try:
-        delivery = decode_record(rest[int(length) :], fence=0)
+        delivery = decode_record(record, fence=0)
     except InvalidMessage:
         delivery = None
     return DeadLetter(
         id=message,
         buried_at_ms=buried_at_ms,
-        reason=letter["reason"],
+        reason=letter.get("reason", "undecodable"),
         error=letter.get("error", ""),
         error_message=letter.get("error_msg", ""),
         traceback=letter.get("traceback", ""),
         evidence=letter.get("evidence", {}),
         message=delivery,
     )
+
+
+def _opened(grave: bytes) -> tuple[dict[str, Any], bytes]:
+    """The letter and the record; foreign bytes are a record without a letter."""
+    length, _, rest = grave.partition(b" ")
+    try:
+        letter = json.loads(rest[: int(length)])
+    except ValueError:
+        return {}, grave
+    return (letter, rest[int(length) :]) if isinstance(letter, dict) else ({}, grave)

@@ -27,6 +27,8 @@ CANCELLED: Final = "cancelled"
 REVIVED: Final = "revived"
 PURGED: Final = "purged"
 
+IDS: Final = "e"
+"""Messages of one task were enqueued: its name and their ids, with spaces between. Most blocks are that."""
 PLAIN: Final = "j"
 COMPRESSED: Final = "z"
 
@@ -42,8 +44,12 @@ class Block:
     data: bytes
 
 
-def enqueued_block(messages: Iterable[Message]) -> Block:
+def enqueued_block(messages: Sequence[Message]) -> Block:
     """One `enqueued` event for each message."""
+    task = messages[0].task
+    ids = [message.id for message in messages if message.task == task]
+    if len(ids) == len(messages):
+        return Block(IDS, f"{task} {' '.join(ids)}".encode())
     # Ids and task names were checked: they hold nothing that JSON would escape.
     lines = [f'{{"event":"{ENQUEUED}","task_id":"{m.id}","task":"{m.task}"}}' for m in messages]
     return encode_block(lines)
@@ -81,8 +87,13 @@ def encode_block(lines: Sequence[str]) -> Block:
 
 def decode_block(codec: str, data: bytes, void: frozenset[int] = frozenset()) -> list[dict[str, Any]]:
     """The events of a block, without those at the void positions, which did not happen after all."""
-    text = zlib.decompress(data) if codec == COMPRESSED else data
-    return [json.loads(line) for position, line in enumerate(text.split(b"\n")) if position not in void]
+    if codec == IDS:
+        task, *ids = data.decode().split(" ")
+        events: list[dict[str, Any]] = [{"event": ENQUEUED, "task_id": each, "task": task} for each in ids]
+    else:
+        text = zlib.decompress(data) if codec == COMPRESSED else data
+        events = [json.loads(line) for line in text.split(b"\n")]
+    return [event for position, event in enumerate(events) if position not in void]
 
 
 def _buried_line(settlement: Bury) -> str:

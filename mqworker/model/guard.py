@@ -9,6 +9,7 @@ from mqworker.errors import InvalidArgument
 from mqworker.model.names import LONGEST_HORIZON_MS, MessageId, shown, whole_number
 
 _LONGEST_KEY = 4096
+_IN_A_HEADER = re.compile(r"[!-~]{1,300}", re.ASCII)
 _STORABLE = re.compile(r"[!-~]{1,200}", re.ASCII)
 
 
@@ -28,6 +29,12 @@ class Guard:
     mode: GuardMode
     key: str
     ttl_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not _IN_A_HEADER.fullmatch(self.key):
+            raise InvalidArgument(
+                f"guard key is {shown(self.key)}; accepted are 1 to 300 printable ASCII characters"
+            )
 
 
 def chosen_id_guard(message: MessageId) -> Guard:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from mqworker.errors import InvalidArgument
 from mqworker.model.guard import Guard
 from mqworker.model.instant import Instant
-from mqworker.model.names import HIGHEST_PRIORITY, MOST_CRASHES, MessageId, TaskName, whole_number
+from mqworker.model.names import (
+    HIGHEST_PRIORITY,
+    MOST_CRASHES,
+    MessageId,
+    TaskName,
+    message_id,
+    task_name,
+    whole_number,
+)
 
 LARGEST_BODY_BYTES = 1_048_576
 USUAL_MAX_CRASHES = 3
@@ -27,6 +35,9 @@ class Message:
     max_crashes: int | None = USUAL_MAX_CRASHES
 
     def __post_init__(self) -> None:
+        message_id(self.id)
+        if self.task != NO_TASK:
+            task_name(self.task)
         if not isinstance(self.body, bytes):
             raise InvalidArgument(f"body is a {type(self.body).__name__}; accepted are bytes")
         if len(self.body) > LARGEST_BODY_BYTES:
@@ -44,7 +55,7 @@ class Message:
         return self.priority == 0 and self.due is None and self.deadline is None and self.guard is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Delivery
 class Enqueued:
     """What became of a message at the queue's door."""
 

@@ -12,13 +12,21 @@ Text rather than msgpack, because Lua edits it (a retry counts up in place) and 
 `redis-cli`. The Lua side is store/scripts/parts/record.lua; tests/redis/test_record.py keeps the two in step.
 """
 
+import re
+
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 
-_HEADER = 25
-_PLAIN_AND_NEW = b"0--300000000"
+# The same as `is_record` of record.lua: what one side takes for a record, the other must be able to handle.
+_ID_AND_TASK = rb"([A-Za-z0-9_.:@/+=~-]+) ([A-Za-z0-9_.-]+) "
+_PLAIN_AND_NEW = re.compile(rb"([0-9]{13})0--300000000" + _ID_AND_TASK)
+_ANY = re.compile(
+    rb"([0-9]{13})([0-9])(?:-|([irwt]))(?:-|(d))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
+    + _ID_AND_TASK
+    + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )"
+)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -39,30 +47,28 @@ def crash_digit(max_crashes: int | None) -> str:
 
 def decode_record(record: bytes, fence: int) -> Delivery:
     """A record that was claimed under a fence, as a delivery. Raises `InvalidMessage` for foreign bytes."""
-    try:
-        if record[13:_HEADER] == _PLAIN_AND_NEW:  # nearly all of them: nothing to look at twice
-            message, task, body = record[_HEADER:].split(b" ", 2)
-            return Delivery(
-                fence,
-                MessageId(message.decode("ascii")),
-                TaskName(task.decode("ascii")),
-                body,
-                int(record[:13]),
-            )
-        has_guard, has_deadline = record[14:15] != b"-", record[15:16] == b"d"
-        fields = record[_HEADER:].split(b" ", 2 + has_guard + has_deadline)
+    plain = _PLAIN_AND_NEW.match(record)
+    if plain:  # nearly all of them: nothing to look at twice
+        at_ms, message, task = plain.groups()
         return Delivery(
-            fence=fence,
-            id=MessageId(fields[0].decode("ascii")),
-            task=TaskName(fields[1].decode("ascii")),
-            body=fields[2 + has_guard + has_deadline],
-            enqueued_at_ms=int(record[:13]),
-            priority=int(record[13:14]),
-            deliveries=int(record[17:20]),
-            failures=int(record[20:23]),
-            crashes=int(record[23:_HEADER]),
-            max_crashes=None if record[16:17] == b"-" else int(record[16:17], 36),
-            deadline_at_ms=int(fields[2 + has_guard]) if has_deadline else None,
+            fence, MessageId(message.decode()), TaskName(task.decode()), record[plain.end() :], int(at_ms)
         )
-    except (ValueError, IndexError) as error:
-        raise InvalidMessage(f"{len(record)} bytes in the queue are not a record: {record[:40]!r}") from error
+    header = _ANY.match(record)
+    if not header:
+        raise InvalidMessage(f"{len(record)} bytes in the queue are not a record: {record[:40]!r}")
+    at_ms, priority, _, _, max_crashes, deliveries, failures, crashes, message, task, deadline = (
+        header.groups()
+    )
+    return Delivery(
+        fence=fence,
+        id=MessageId(message.decode()),
+        task=TaskName(task.decode()),
+        body=record[header.end() :],
+        enqueued_at_ms=int(at_ms),
+        priority=int(priority),
+        deliveries=int(deliveries),
+        failures=int(failures),
+        crashes=int(crashes),
+        max_crashes=None if max_crashes == b"-" else int(max_crashes, 36),
+        deadline_at_ms=None if deadline is None else int(deadline),
+    )

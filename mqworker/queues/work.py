@@ -113,15 +113,15 @@ class WorkQueue:
 
     def revive(self, *messages: str) -> list[MessageId]:
         """Put dead letters back in line, their counts beginning anew; those that were dead."""
-        return self.store.run(self.calls.revive([message_id(message) for message in messages]))
+        return self.store.follow(self._steps.revive([message_id(message) for message in messages]))
 
     def purge_waiting(self) -> int:
         """Throw away everything that waits; how many."""
-        return self.store.run(self.calls.purge("waiting"))
+        return self.store.follow(self._steps.purge("waiting"))
 
     def purge_dead(self) -> int:
         """Throw away all dead letters; how many."""
-        return self.store.run(self.calls.purge("dead"))
+        return self.store.follow(self._steps.purge("dead"))
 
     # The verbs of the RedisMQ document.
 

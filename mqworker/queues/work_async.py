@@ -107,15 +107,15 @@ class AsyncWorkQueue:
 
     async def revive(self, *messages: str) -> list[MessageId]:
         """Put dead letters back in line, their counts beginning anew; those that were dead."""
-        return await self.store.run(self.calls.revive([message_id(message) for message in messages]))
+        return await self.store.follow(self._steps.revive([message_id(message) for message in messages]))
 
     async def purge_waiting(self) -> int:
         """Throw away everything that waits; how many."""
-        return await self.store.run(self.calls.purge("waiting"))
+        return await self.store.follow(self._steps.purge("waiting"))
 
     async def purge_dead(self) -> int:
         """Throw away all dead letters; how many."""
-        return await self.store.run(self.calls.purge("dead"))
+        return await self.store.follow(self._steps.purge("dead"))
 
     # The verbs of the RedisMQ document.
 

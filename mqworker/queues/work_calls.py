@@ -14,7 +14,7 @@ from mqworker.model.instant import as_argument
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName
 from mqworker.model.record import crash_digit, decode_record, plain_record_tail
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Retry, Settlement
 from mqworker.store.keys import DEFAULT_NAMESPACE, WorkQueueKeys
 from mqworker.store.script import Call, RawReply, script
 
@@ -65,25 +65,26 @@ class WorkQueueCalls:
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer or "", lease_ms),
+            (self._kept, count, consumer or "", lease_ms, self._window_ms),
             _claimed,
             is_numbered=True,
         )
 
     def settle(
-        self, settlements: Sequence[Settlement], consumer: ConsumerName | None
+        self, settlements: Sequence[Settlement], consumer: ConsumerName | None, results_ms: int = 60_000
     ) -> Call[list[Settlement]]:
-        """End deliveries; the reply lists those whose lease was lost."""
+        """End deliveries, keeping results so long at least; the reply lists those whose lease was lost."""
         done = [settlement for settlement in settlements if isinstance(settlement, Ack)]
         others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
         in_order: list[Settlement] = [*done, *others]
-        block = settled_block(in_order)
+        carried_out = [_buried_at_the_limit(settlement) for settlement in others]
+        block = settled_block([*done, *carried_out])
         results = [(position, ack.result) for position, ack in enumerate(done) if ack.result]
         arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data]
-        arguments += [len(done), len(results)]
+        arguments += [results_ms, len(done), len(results)]
         arguments += [ack.delivery.fence for ack in done]
         arguments += [part for result in results for part in result]
-        arguments += [part for settlement in others for part in _other_arguments(settlement)]
+        arguments += [part for settlement in carried_out for part in _other_arguments(settlement)]
         return Call(
             script("settle"),
             (*self.keys.shared, self.keys.held(consumer)),
@@ -103,7 +104,12 @@ class WorkQueueCalls:
 
     def reclaim(self, limit: int) -> Call[tuple[int, int]]:
         """Return deliveries whose lease ended: (reclaimed, buried)."""
-        return Call(script("reclaim"), (*self.keys.shared, self.keys.held(None)), (self._kept, limit), tuple)
+        return Call(
+            script("reclaim"),
+            (*self.keys.shared, self.keys.held(None)),
+            (self._kept, limit, self._window_ms),
+            tuple,
+        )
 
     def beat(self, consumer: ConsumerName) -> Call[None]:
         """A consumer's sign of life."""
@@ -136,13 +142,25 @@ class WorkQueueCalls:
         """The state of a message, looking at one window of the line: (state, detail) as in find.lua."""
         return Call(script("find"), self.keys.shared, (message, offset, size), _found)
 
+    def wait(self, messages: Sequence[MessageId]) -> Call[list[bytes | None]]:
+        """Ask to be told when messages end (`keys.done`); the outcomes of those that did already."""
+        return Call(script("await"), self.keys.shared, tuple(messages), list)
+
+    def request_cancel(self, message: MessageId) -> Call[int]:
+        """Ask that a message which somebody holds be stopped."""
+        return Call(script("request_cancel"), self.keys.shared, (message,), int)
+
+    def rotate_results(self) -> Call[int]:
+        """Drop results that were kept long enough."""
+        return Call(script("rotate_results"), self.keys.shared, (), int)
+
     def revive(self, messages: Sequence[MessageId]) -> Call[list[MessageId]]:
         """Put dead letters back in line; the reply lists those that were."""
         return Call(script("revive"), self.keys.shared, (self._kept, *messages), _ids)
 
-    def purge(self, what: str) -> Call[int]:
-        """Throw away what is 'waiting' or 'dead'."""
-        return Call(script("purge"), self.keys.shared, (self._kept, what), int)
+    def purge(self, what: str, limit: int) -> Call[tuple[int, int]]:
+        """Throw away what is 'waiting' or 'dead': (thrown away, left)."""
+        return Call(script("purge"), self.keys.shared, (self._kept, what, limit, self._window_ms), tuple)
 
     def configure(self, **switches: str) -> Call[None]:
         """Set or clear ('') switches of the queue."""
@@ -164,7 +182,13 @@ class WorkQueueCalls:
 
     def pop(self, count: int) -> Call[list[tuple[MessageId, bytes]] | None]:
         """MQ.POP."""
-        return Call(script("pop"), self.keys.rqueue, (self._kept, count), _elements, is_numbered=True)
+        return Call(
+            script("pop"),
+            self.keys.rqueue,
+            (self._kept, count, self._window_ms),
+            _elements,
+            is_numbered=True,
+        )
 
     def ack(self, messages: Sequence[str]) -> Call[list[MessageId] | None]:
         """MQ.ACK."""
@@ -218,6 +242,18 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     )
 
 
+def _buried_at_the_limit(settlement: Retry | Release | Crash | Bury) -> Retry | Release | Crash | Bury:
+    """One crash too many ends a message, as reclaim.lua does it for leases that ended."""
+    if not isinstance(settlement, Crash):
+        return settlement
+    crashes, limit = settlement.delivery.crashes + 1, settlement.delivery.max_crashes
+    if limit is None or crashes < limit:
+        return settlement
+    return Bury(
+        settlement.delivery, "crashed", Failure("crashed", f"the worker died over it {crashes} times")
+    )
+
+
 def _other_arguments(settlement: Retry | Release | Crash | Bury) -> tuple[Argument, ...]:
     match settlement:
         case Retry(delivery, due):
@@ -227,7 +263,9 @@ def _other_arguments(settlement: Retry | Release | Crash | Bury) -> tuple[Argume
         case Crash(delivery):
             return ("again", delivery.fence, "", 0, 1)
         case Bury(delivery):
-            return ("bury", delivery.fence, encode_letter(settlement), "", "")
+            has_crashed = settlement.reason == "crashed"
+            has_failed = settlement.failure is not None and not has_crashed
+            return ("bury", delivery.fence, encode_letter(settlement), int(has_failed), int(has_crashed))
         case _:
             assert_never(settlement)
 

@@ -11,7 +11,6 @@ from mqworker.model.dead_letter import DeadLetter, decode_grave
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import LARGEST_BODY_BYTES, Enqueued, Message
 from mqworker.model.names import LONGEST_HORIZON_MS, ConsumerName, MessageId, shown, whole_number
-from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues.work_calls import PendingElement, WorkQueueCalls
 from mqworker.store.keys import queues_key
@@ -200,8 +199,26 @@ class WorkQueueSteps:
             totals={name: int(value) for name, value in meta.items() if value.isdecimal()},
         )
 
+    def revive(self, messages: Sequence[MessageId]) -> Procedure[list[MessageId]]:
+        """Put dead letters back in line, a batch at a time."""
+        revived: list[MessageId] = []
+        for batch in _chunks(messages):
+            revived += yield self.calls.revive(batch)
+        return revived
+
+    def purge(self, what: str) -> Procedure[int]:
+        """Throw away what is 'waiting' or 'dead', until nothing is left."""
+        thrown_away = 0
+        while True:
+            some, left = yield self.calls.purge(what, LARGEST_BATCH)
+            thrown_away += int(some)
+            if not left:
+                return thrown_away
+
     def dead_letters(self, start: int, count: int) -> Procedure[list[DeadLetter]]:
         """Dead letters, the oldest first."""
+        whole_number("start", start, least=0, most=2**53)
+        whole_number("count", count, least=1, most=2**53)
         keys = self.calls.keys
         order: list[bytes] = (
             yield Read((("ZRANGE", keys.named("dead"), start, start + count - 1, "WITHSCORES"),), keys.meta)
@@ -212,7 +229,7 @@ class WorkQueueSteps:
             0
         ]
         return [
-            decode_grave(MessageId(item.decode()), int(float(at_ms)), grave)
+            decode_grave(MessageId(item.decode(errors="replace")), int(float(at_ms)), grave)
             for item, at_ms, grave in zip(order[::2], order[1::2], graves, strict=True)
             if grave is not None
         ]
@@ -276,9 +293,8 @@ class WorkQueueSteps:
         consumers = [None, *(ConsumerName(name.decode()) for name in names)]
         held = yield Read(tuple(("HGETALL", keys.held(consumer)) for consumer in consumers), keys.meta)
         for consumer, fields in zip(consumers, held, strict=True):
-            for fence, record in zip(fields[::2], fields[1::2], strict=True):
+            for record in fields[1::2]:
                 if record[25:].startswith(message.encode() + b" "):
-                    decode_record(record, int(fence))
                     return Whereabouts("leased", consumer=consumer)
         return None
 
@@ -337,8 +353,9 @@ def _check_range(start: int, count: int) -> None:
 
 
 def _as_bytes(element: bytes | str) -> bytes:
-    if isinstance(element, str):
-        return element.encode()
-    if isinstance(element, bytes):
-        return element
-    raise InvalidArgument(f"element is {shown(element)}; accepted are bytes or text")
+    if not isinstance(element, bytes | str):
+        raise InvalidArgument(f"element is {shown(element)}; accepted are bytes or text")
+    encoded = element.encode() if isinstance(element, str) else element
+    if len(encoded) > LARGEST_BODY_BYTES:
+        raise InvalidArgument(f"element is {len(encoded):,} bytes; accepted are up to {LARGEST_BODY_BYTES:,}")
+    return encoded

@@ -193,15 +193,16 @@ def _unix_socket(parts: SplitResult) -> UnixSocket:
 def _sentinel(parts: SplitResult) -> Sentinel:
     credentials, sentinels = _authority(parts, DEFAULT_SENTINEL_PORT)
     segments = _path_segments(parts)
-    if not 1 <= len(segments) <= 2:  # noqa: PLR2004 - the service, and perhaps the database
+    service, *databases = segments or [""]
+    if not service or len(databases) > 1:
         raise ValueError("no /service or /service/db after the sentinels")
     options = _options(parts, _tls_options(parts) | SENTINEL_OPTIONS)
     return Sentinel(
         sentinels,
-        service=segments[0],
+        service=service,
         credentials=credentials,
         sentinel_credentials=Credentials(options.get("sentinel_user"), options.get("sentinel_password")),
-        db=_database(segments[1] if len(segments) > 1 else "0"),
+        db=_database(databases[0] if databases else "0"),
         tls=_tls(parts, options),
     )
 

@@ -62,8 +62,9 @@ class AsyncSingleConnection:
     def __init__(self, node: AsyncNode) -> None:
         self._node = node
 
-    async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:  # noqa: ARG002
-        """All commands in one round trip; `key` matters to a cluster only."""
+    async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """All commands in one round trip."""
+        del key  # one server owns them all
         return settled(await self._node.exchange(commands), self._node.name)
 
     async def close(self) -> None:

@@ -77,6 +77,7 @@ class AsyncNode:
         self._read_timeout_s = read_timeout_s
         self._connect = connect
         self._idle: list[AsyncLink] = []
+        self._abandoned: list[AsyncLink] = []
         self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._is_closed = False
 
@@ -113,7 +114,10 @@ class AsyncNode:
         """Close the idle links; a link in use is closed by its caller."""
         self._is_closed = True
         await self._leave_foreign_links()
-        await self.forget_links()
+        while self._idle:
+            # Waited for: TLS takes a few turns of the loop to close, and the loop may end after this.
+            with contextlib.suppress(*LINK_ERRORS):
+                await self._idle.pop().disconnect(nowait=False)
 
     async def _take(self) -> AsyncLink:
         await self._leave_foreign_links()
@@ -130,10 +134,14 @@ class AsyncNode:
             await self.forget_links()
 
     async def _leave_foreign_links(self) -> None:
-        owner = (os.getpid(), asyncio.get_running_loop())
-        if self._owner == owner:
+        previous, self._owner = self._owner, (os.getpid(), asyncio.get_running_loop())
+        if previous == self._owner or previous is None:
             return
-        self._owner = owner
+        if previous[0] != os.getpid():
+            # The parent's. Closing them, or letting them be collected, would take their descriptors out of
+            # the parent's selector, which a fork shares.
+            self._abandoned += self._idle
+            self._idle = []
         await self.forget_links()
 
 

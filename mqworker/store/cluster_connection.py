@@ -10,7 +10,7 @@ from mqworker.store.address import Cluster, HostPort
 from mqworker.store.command import Command, Reply
 from mqworker.store.link_options import Limits, access_of
 from mqworker.store.node import Node, open_link
-from mqworker.store.server_errors import ServerName, settled
+from mqworker.store.server_errors import ServerName, settled, was_executed
 from mqworker.store.slots import (
     CLUSTER_SLOTS,
     MAX_ROUNDS,
@@ -25,6 +25,7 @@ from mqworker.store.slots import (
     replies_of,
     shows_stale_table,
     slot_of,
+    unsettled,
     wants_pause,
 )
 from mqworker.store.subscription import Subscription
@@ -72,12 +73,24 @@ class ClusterConnection:
             if wants_pause(raw):
                 time.sleep(TRY_AGAIN_PAUSE_S)
             following: list[Send] = []
-            for send in sends:
-                replies = self._exchange(send, commands)
-                for index, reply in zip(send.indexes, replies, strict=True):
-                    raw[index] = reply
-                following += self._learn(send, replies)
+            try:
+                for send in sends:
+                    following += self._send_again(send, raw, commands)
+            except StoreUnavailable as trouble:
+                # Other commands of the call may have run already, at another node.
+                trouble.maybe_executed = trouble.maybe_executed or any(map(was_executed, raw))
+                raise
             sends = following
+        self._table = None
+        endless = unsettled(raw, self._name)
+        if endless is not None:
+            raise endless
+
+    def _send_again(self, send: Send, raw: list[object], commands: Sequence[Command]) -> list[Send]:
+        replies = self._exchange(send, commands)
+        for index, reply in zip(send.indexes, replies, strict=True):
+            raw[index] = reply
+        return self._learn(send, replies)
 
     def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
         try:

@@ -77,8 +77,9 @@ class SingleConnection:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:  # noqa: ARG002
-        """All commands in one round trip; `key` matters to a cluster only."""
+    def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """All commands in one round trip."""
+        del key  # one server owns them all
         return settled(self._node.exchange(commands), self._node.name)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:

@@ -39,7 +39,9 @@ class WorkQueueKeys:
             f"{prefix}guards",  # hash: guard key -> 'id expires_at_ms'
             f"{prefix}dead",  # zset: id -> buried at, ms
             f"{prefix}graves",  # hash: id -> '<length> <letter><record>', of the dead
-            f"{prefix}results",  # hash: id -> 'S<result>' succeeded, 'C' cancelled, 'E' expired
+            f"{prefix}results",  # hash: id -> 'S<result>' done, 'C' cancelled, 'E' expired, 'X' asked to stop
+            f"{prefix}results:old",  # hash: the same of the period before, dropped whole by and by
+            f"{prefix}waiters",  # set: ids that somebody waits for; announced on the channel `done`
             f"{prefix}consumers",  # zset: consumer -> last heartbeat, ms
             f"{prefix}events",  # stream: blocks of events
         )
@@ -51,9 +53,14 @@ class WorkQueueKeys:
         return self.shared[0]
 
     @property
+    def done(self) -> str:
+        """The channel on which awaited ids are announced when they end."""
+        return f"{self.prefix}waiters"
+
+    @property
     def events(self) -> str:
         """The stream of event blocks."""
-        return self.shared[12]
+        return self.shared[14]
 
     def held(self, consumer: ConsumerName | None) -> str:
         """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""

@@ -127,6 +127,20 @@ def has_lost_primary(raw: Iterable[object]) -> bool:
     return any(isinstance(reply, exceptions.ReadOnlyError | exceptions.MasterDownError) for reply in raw)
 
 
+def was_executed(reply: object) -> bool:
+    """Whether the command of this reply may have changed anything."""
+    if not isinstance(reply, Exception | ReplyError):
+        return True
+    code = reply.code if isinstance(reply, ReplyError) else code_and_text(reply)[0]
+    return code not in ADVICE_BY_UNAVAILABLE_CODE and code not in {
+        "NOSCRIPT",
+        "OOM",
+        "NOAUTH",
+        "MOVED",
+        "ASK",
+    }
+
+
 def code_and_text(error: Exception) -> tuple[str, str]:
     """The first word of an error reply, and the rest."""
     text = str(error)
@@ -143,7 +157,7 @@ def _answer_or_raise(error: Exception, batch: list[object], server: ServerName) 
     code, text = code_and_text(error)
     if code == "NOSCRIPT" or code.startswith(SCRIPT_CODE_PREFIX):
         return ReplyError(code, server.mask(text))
-    raise _reply_trouble(error, server, maybe_executed=any(map(_was_executed, batch))) from error
+    raise _reply_trouble(error, server, maybe_executed=any(map(was_executed, batch))) from error
 
 
 def _reply_trouble(error: Exception, server: ServerName, *, maybe_executed: bool) -> MqworkerError:
@@ -156,19 +170,6 @@ def _reply_trouble(error: Exception, server: ServerName, *, maybe_executed: bool
         )
     advice = ADVICE_BY_REFUSED_CODE.get(code, "refused the command")
     return StoreRefused(_sentence(server, advice, f"{code} {text}"))
-
-
-def _was_executed(reply: object) -> bool:
-    if not isinstance(reply, Exception | ReplyError):
-        return True
-    code = reply.code if isinstance(reply, ReplyError) else code_and_text(reply)[0]
-    return code not in ADVICE_BY_UNAVAILABLE_CODE and code not in {
-        "NOSCRIPT",
-        "OOM",
-        "NOAUTH",
-        "MOVED",
-        "ASK",
-    }
 
 
 def _sentence(server: ServerName, what: str, server_text: str) -> str:

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from mqworker.errors import StoreUnavailable
 from mqworker.store.address import HostPort
 from mqworker.store.command import Command
-from mqworker.store.server_errors import ServerName
+from mqworker.store.server_errors import ServerName, was_executed
 
 CLUSTER_SLOTS: Command = ("CLUSTER", "SLOTS")
 ASKING: Command = ("ASKING",)
@@ -148,6 +148,17 @@ def _without(entry: SlotRange, slot: int) -> list[SlotRange]:
 
 def _sorted(ranges: Iterable[SlotRange]) -> tuple[SlotRange, ...]:
     return tuple(sorted(ranges, key=attrgetter("first")))
+
+
+def unsettled(raw: Iterable[object], name: ServerName) -> StoreUnavailable | None:
+    """The error for redirections that do not end; None when none is left."""
+    replies = list(raw)
+    if not any(isinstance(reply, exceptions.AskError) for reply in replies):
+        return None
+    return StoreUnavailable(
+        f"The nodes of {name.text} redirect to one another; wait until its slots come to rest.",
+        maybe_executed=any(map(was_executed, replies)),
+    )
 
 
 def no_table(name: ServerName, reasons: list[str]) -> StoreUnavailable:

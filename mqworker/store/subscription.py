@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from redis import exceptions
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import InvalidArgument, StoreUnavailable
 from mqworker.store.command import pack
 from mqworker.store.node import LINK_ERRORS, Link, Node
 from mqworker.store.server_errors import REPLY_ERRORS, link_trouble, settled
@@ -39,6 +39,8 @@ class Subscription:
         channels: Sequence[str],
         nodes_of: Callable[[Sequence[str]], list[tuple[Node, list[str]]]],
     ) -> None:
+        if not channels:
+            raise InvalidArgument("channels: at least one is needed.")
         self._channels = tuple(channels)
         self._nodes_of = nodes_of
         self._node_by_link: dict[Link, Node] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -98,6 +99,22 @@ def test_restart_while_idle_costs_no_failed_call() -> None:
             return await connection.execute([INCREMENT], "n")
 
         assert run(server.url, scenario) == [1]
+
+
+def test_forked_child_opens_its_own_link_and_the_parent_keeps_its_own(server: RealServer) -> None:
+    connection = opened(server.url)
+    ask: list[Command] = [("CLIENT", "ID")]
+    with asyncio.Runner() as runner:
+        before = runner.run(connection.execute(ask, None))
+        if os.fork() == 0:
+            is_other = asyncio.run(connection.execute(ask, None)) != before
+            os._exit(0 if is_other else 1)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+
+        after = runner.run(connection.execute(ask, None))
+        runner.run(connection.close())
+
+    assert after == before
 
 
 def test_refusals_raise_as_in_the_sync_connection(server: RealServer) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import InvalidArgument, StoreUnavailable
 from mqworker.store.connection import Connection
 from mqworker.store.subscription import RESUBSCRIBED, Subscription
 from tests.support.real_server import RealServer
@@ -59,6 +59,11 @@ def test_killed_link_is_opened_again_and_the_loss_is_reported(
     assert subscription.get(5) == ("a", b"again")
     assert subscription.fileno() == descriptor
     subscription.close()
+
+
+def test_subscription_to_nothing_is_refused(connection: Connection) -> None:
+    with pytest.raises(InvalidArgument, match="channels"):
+        connection.subscribe([])
 
 
 def test_absent_server_raises_until_it_is_back(connect: Callable[[str], Connection]) -> None:

@@ -75,9 +75,10 @@ class RealSentinel:
             )
         wait_until(self._knows_replica, "the sentinel to find the replica")
 
-    def _ask(self, question: str, *options: str) -> Any:  # noqa: ANN401 - whatever the sentinel answers
+    def _ask(self, question: str, *options: str) -> list[Any]:
         with redis.Redis(port=self.port, socket_timeout=5) as client:
-            return client.execute_command("SENTINEL", question, SERVICE, *options)
+            reply: list[Any] = client.execute_command("SENTINEL", question, SERVICE, *options)
+            return reply
 
     def _knows_replica(self) -> bool:
         try:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from mqworker.store.address import HostPort
+from mqworker.store.server_errors import ServerName
 from mqworker.store.slots import (
     Send,
     SlotRange,
@@ -16,6 +17,7 @@ from mqworker.store.slots import (
     parse_slots,
     replies_of,
     slot_of,
+    unsettled,
 )
 
 A, B, C = HostPort("a", 1), HostPort("b", 2), HostPort("c", 3)
@@ -72,6 +74,19 @@ def test_only_what_was_not_executed_is_sent_again() -> None:
 
     assert sends == [Send(B, (1, 4)), Send(C, (2,), is_asking=True), Send(A, (3,))]
     assert moves == [(7, B), (7, B)]
+
+
+def test_endless_redirections_are_unavailable_and_tell_what_ran() -> None:
+    moved = exceptions.MovedError("7 b:2")
+    name = ServerName("cluster")
+
+    nothing_ran, one_ran = unsettled([moved], name), unsettled([b"OK", moved], name)
+
+    assert nothing_ran is not None
+    assert not nothing_ran.maybe_executed
+    assert one_ran is not None
+    assert one_ran.maybe_executed
+    assert unsettled([b"OK", exceptions.TryAgainError("later")], name) is None
 
 
 def test_importing_node_is_asked_before_each_command() -> None:

@@ -13,6 +13,7 @@
 -- @include record
 -- @include guard
 -- @include report
+-- @include announce
 
 local kept, window_ms, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local offset, size = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -20,6 +21,7 @@ local offset, size = tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('HLEN', guards)
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', results)
+redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'holes')
 
@@ -30,11 +32,12 @@ local function cancelled(record)
   redis.call('HSET', results, id, 'C')
   redis.call('HINCRBY', meta, 'cancelled', 1)
   append_events(kept, { { event = 'cancelled', task_id = id, task = task } })
+  announce({ id })
   return 1
 end
 
 local function is_the_one(record)
-  return string.sub(record, 26, 26 + #id) == id .. ' '
+  return string.sub(record, 26, 26 + #id) == id .. ' ' and is_record(record) and not is_over(record, now_ms)
 end
 
 local parcel = redis.call('HGET', parcels, id)
@@ -56,7 +59,7 @@ local last = length - 1 - offset
 local first = math.max(0, last - size + 1)
 if last >= 0 then
   for i, record in ipairs(redis.call('LRANGE', ready, first, last)) do
-    if is_the_one(record) and redis.call('HGET', results, id) ~= 'E' then
+    if is_the_one(record) then
       redis.call('LSET', ready, first + i - 1, HOLE)
       redis.call('HINCRBY', meta, 'holes', 1)
       return cancelled(record)

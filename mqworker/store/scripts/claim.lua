@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- claim: hand over waiting messages to a consumer, each under a lease with a fence of its own.
 --
--- KEYS     as in parts/keys.lua; KEYS[14] held, the hash of this consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of this consumer: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  how many at the most
 -- ARGV[5]  consumer, '' for a lease that ends by itself
 -- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
+-- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
@@ -17,11 +18,12 @@
 -- @include record
 -- @include guard
 -- @include report
+-- @include announce
 -- @include take
 
-local held = KEYS[14]
+local held = KEYS[16]
 local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local consumer, lease_ms = ARGV[5], tonumber(ARGV[6])
+local consumer, lease_ms, window_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local earlier = earlier_reply(lane, number)
 if earlier then
@@ -35,13 +37,14 @@ if redis.call('HGET', meta, 'paused') then return { 0, {} } end
 redis.call('HLEN', held)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
+redis.call('SCARD', waiters)
 if consumer == '' then
   redis.call('ZCARD', leases)
 elseif not redis.call('ZSCORE', consumers, consumer) then
   redis.call('ZADD', consumers, digits(now_ms), consumer) -- whoever holds something is known to the reaper
 end
 
-local records = take(count, kept)
+local records = take(count, kept, window_ms)
 if #records == 0 then return { 0, {} } end
 
 local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1

@@ -55,6 +55,7 @@ local function store(index, id, priority, mode, guard, ttl_ms, due, deadline, ma
     .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ')
     .. body
   if mode ~= '-' then take_guard(mode, guard, id, tonumber(ttl_ms)) end
+  if mode == 'i' then redis.call('HDEL', results, id) end -- what became of an earlier message of this id
   watch_deadline(id, record)
   local due_ms = due == '' and 0 or instant_ms(due)
   if due_ms > now_ms then

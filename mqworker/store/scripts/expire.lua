@@ -12,6 +12,7 @@
 -- @include record
 -- @include guard
 -- @include report
+-- @include announce
 
 local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -21,6 +22,7 @@ local records = redis.call('HMGET', parcels, unpack(ids))
 redis.call('ZCARD', delayed)
 redis.call('HLEN', guards)
 redis.call('HLEN', results)
+redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'holes')
 
@@ -36,10 +38,15 @@ for i, id in ipairs(ids) do
     event.task = task
   else
     redis.call('HINCRBY', meta, 'holes', 1)
+    -- Its record is out of reach, but the guard of a chosen id is known by the id.
+    if redis.call('HGET', guards, 'id:' .. id) == id .. ' 0' then
+      redis.call('HSET', guards, 'id:' .. id, id .. ' ' .. digits(now_ms + window_ms))
+    end
   end
   redis.call('HSET', results, id, 'E')
   happened[i] = event
 end
 redis.call('HINCRBY', meta, 'expired', #ids)
 append_events(kept, happened)
+announce(ids)
 return #ids

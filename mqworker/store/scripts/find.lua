@@ -8,30 +8,36 @@
 -- Deliveries in the hands of a consumer are looked up in its own hash, by the caller.
 
 -- @include keys
+-- @include clock
 -- @include record
 
 local id, offset, size = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local due_at_ms = redis.call('ZSCORE', delayed, id)
 if due_at_ms then return { 'delayed', due_at_ms } end
-local result = redis.call('HGET', results, id)
-if result then return { 'settled', result } end
+local result = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
+if result and result ~= 'X' then return { 'settled', result } end
 local grave = redis.call('HGET', graves, id)
 if grave then return { 'dead', grave } end
 
 local function is_the_one(record)
-  return string.sub(record, 26, 26 + #id) == id .. ' '
+  return string.sub(record, 26, 26 + #id) == id .. ' ' and is_record(record)
+end
+
+local function waiting(record, position)
+  if is_over(record, now_ms) then return { 'settled', 'E' } end
+  return { 'ready', position }
 end
 
 for i, record in ipairs(redis.call('ZRANGE', urgent, offset, offset + size - 1)) do
-  if is_the_one(record) then return { 'ready', offset + i - 1 } end
+  if is_the_one(record) then return waiting(record, offset + i - 1) end
 end
 local urgent_count = redis.call('ZCARD', urgent)
 local last = redis.call('LLEN', ready) - 1 - offset
 local first = math.max(0, last - size + 1)
 if last >= 0 then
   for i, record in ipairs(redis.call('LRANGE', ready, first, last)) do
-    if is_the_one(record) then return { 'ready', urgent_count + first + i - 1 } end
+    if is_the_one(record) then return waiting(record, urgent_count + first + i - 1) end
   end
 end
 return { ((first == 0 or last < 0) and urgent_count <= offset + size) and 'absent' or 'further' }

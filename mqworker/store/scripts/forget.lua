@@ -12,6 +12,8 @@
 
 local lane_ms, calls_cursor, guards_cursor = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
+redis.call('HLEN', guards) -- a foreign type shows itself before the first write
+
 local function drop_old(key, cursor, fields, pattern, is_old)
   if cursor == '' then return '' end
   local page = redis.call('HSCAN', key, cursor, 'MATCH', fields, 'COUNT', 500)

@@ -16,10 +16,6 @@ local which, start, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
 if redis.call('EXISTS', meta) == 0 then return redis.error_reply('MQW_EMPTYKEY no such queue') end
 
-local function element_of(record)
-  return is_record(record) and body_of(record) or record
-end
-
 -- The half-open range of positions asked for, or nil where the start lies outside.
 local function positions(length)
   local first = start < 0 and length + start or start

@@ -3,7 +3,7 @@
 --
 -- KEYS     as in parts/keys.lua, then those of parts/rqueue.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
--- ARGV[3]  events kept in the stream, about; ARGV[4] how many at the most
+-- ARGV[3]  events kept in the stream, about; ARGV[4] how many at the most; ARGV[5] window ms of chosen ids
 -- Returns  {{id, element}, ...}, oldest first; false when there is no such queue
 -- Errors   WRONGTYPE
 -- Atomic because: an element between the two lines would be lost.
@@ -14,10 +14,11 @@
 -- @include record
 -- @include guard
 -- @include report
+-- @include announce
 -- @include take
 -- @include rqueue
 
-local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local lane, number, kept, count, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
 local earlier = earlier_reply(lane, number)
@@ -27,7 +28,7 @@ if earlier then
     local text = redis.call('HGET', popped, id)
     if text then
       local _, _, record = unpack_popped(text)
-      reply[#reply + 1] = { id, body_of(record) }
+      reply[#reply + 1] = { id, element_of(record) }
     end
   end
   return reply
@@ -38,13 +39,14 @@ redis.call('ZCARD', delivered)
 redis.call('HLEN', popped)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
+redis.call('SCARD', waiters)
 
 local reply, order, texts, ids = {}, {}, {}, {}
-local records = take(count, kept)
+local records = take(count, kept, window_ms)
 local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
 for i, record in ipairs(records) do
   local id = is_record(record) and id_and_task(record) or 'unreadable-' .. digits(first + i - 1)
-  ids[i], reply[i] = id, { id, is_record(record) and body_of(record) or record }
+  ids[i], reply[i] = id, { id, element_of(record) }
   order[2 * i - 1], order[2 * i] = digits(first + i - 1), id
   texts[2 * i - 1], texts[2 * i] = id, digits(now_ms) .. ' 1 ' .. record
 end

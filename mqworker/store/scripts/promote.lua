@@ -27,4 +27,4 @@ if #ids > 0 then
   if was_idle and #due > 0 then wake('ready') end
 end
 local next_due = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-return { #ids, next_due and math.max(0, tonumber(next_due) - now_ms) or -1 }
+return { #ids, next_due and math.min(math.max(0, tonumber(next_due) - now_ms), 2 ^ 53) or -1 }

@@ -3,27 +3,73 @@
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  events kept in the stream, about; ARGV[2] 'waiting' or 'dead'
--- Returns  how many messages were thrown away
+-- ARGV[3]  how many of each line at the most, where guards must be looked at; ARGV[4] window ms of chosen ids
+-- Returns  {thrown away, left}; call again while something is left
 -- Repeatable: a second call finds nothing.
 
 -- @include keys
+-- @include clock
+-- @include record
+-- @include guard
 -- @include report
 
-local kept, what = ARGV[1], ARGV[2]
+local kept, what, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local thrown
-redis.call('XLEN', events)
+redis.call('XLEN', events) -- foreign types show themselves before the first write
+redis.call('HLEN', graves)
+redis.call('HLEN', parcels)
+redis.call('ZCARD', deadlines)
+local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
+local has_guards = redis.call('HLEN', guards) > 0
+local dead_count = redis.call('ZCARD', dead)
+local lengths = { redis.call('LLEN', ready), redis.call('ZCARD', urgent), redis.call('ZCARD', delayed) }
+
+-- Guards of messages in hand, or settled a while ago, stay: only what is thrown away lets go of its own.
+local function throw(record)
+  if record == HOLE then
+    holes = holes - 1
+    return 0
+  end
+  if not is_record(record) then return 1 end
+  local id, mode = id_and_task(record), guard_mode(record)
+  local is_watched = has_deadline(record) and tonumber(redis.call('ZSCORE', deadlines, id) or -1) == deadline_of(record)
+  if is_watched then redis.call('ZREM', deadlines, id) end
+  local was_reported = is_over(record, now_ms) and not is_watched
+  if mode ~= '-' and not (mode == 'i' and was_reported) then release_guard(record, id, window_ms) end
+  if was_reported then holes = holes - 1 end
+  return was_reported and 0 or 1
+end
+
+local function throw_some()
+  local thrown = 0
+  local scored = redis.call('ZPOPMIN', urgent, limit)
+  for i = 1, #scored, 2 do thrown = thrown + throw(scored[i]) end
+  for _, record in ipairs(redis.call('LPOP', ready, limit) or {}) do thrown = thrown + throw(record) end
+  local ids = redis.call('ZRANGE', delayed, 0, limit - 1)
+  if #ids > 0 then
+    for _, record in ipairs(redis.call('HMGET', parcels, unpack(ids))) do
+      if record then thrown = thrown + throw(record) end
+    end
+    redis.call('ZREM', delayed, unpack(ids))
+    redis.call('HDEL', parcels, unpack(ids))
+  end
+  redis.call('HSET', meta, 'holes', digits(holes))
+  return thrown, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
+end
+
+local thrown, left = 0, 0
 if what == 'dead' then
-  thrown = redis.call('ZCARD', dead)
+  thrown = dead_count
   redis.call('UNLINK', dead, graves)
+elseif has_guards then
+  thrown, left = throw_some()
 else
-  local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
-  thrown = redis.call('LLEN', ready) - holes + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
-  redis.call('UNLINK', ready, urgent, delayed, parcels, deadlines, guards)
+  thrown = lengths[1] + lengths[2] + lengths[3] - holes
+  redis.call('UNLINK', ready, urgent, delayed, parcels, deadlines)
   redis.call('HDEL', meta, 'holes')
 end
 if thrown > 0 then
   redis.call('HINCRBY', meta, 'purged', thrown)
   append_events(kept, { { event = 'purged', error_msg = what .. ' ' .. thrown } })
 end
-return thrown
+return { thrown, left }

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- reap: release everything that a silent consumer holds, uncounted: which of it was running is not known.
 --
--- KEYS     as in parts/keys.lua; KEYS[14] held, the hash of the consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of the consumer: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
 -- ARGV[3]  consumer; ARGV[4] ms of silence from which on it counts as gone (0: it said so itself)
 -- Returns  released, or -1 when the consumer is alive; call again while it is what was asked for
@@ -13,7 +13,7 @@
 -- @include place
 -- @include report
 
-local held = KEYS[14]
+local held = KEYS[16]
 local kept, limit, consumer, silent_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
 local last_beat_ms = redis.call('ZSCORE', consumers, consumer)
@@ -23,26 +23,17 @@ redis.call('ZCARD', deadlines)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 
-local fences, records = {}, {}
-local cursor = '0'
-repeat
-  local page = redis.call('HSCAN', held, cursor, 'COUNT', limit)
-  cursor = page[1]
-  for i = 1, #page[2], 2 do
-    local fence = tonumber(page[2][i])
-    if not records[fence] and #fences < limit then fences[#fences + 1] = fence end
-    records[fence] = records[fence] or page[2][i + 1]
-  end
-until cursor == '0' or #fences >= limit
+local fences = redis.call('HKEYS', held)
 if #fences == 0 then
   redis.call('ZREM', consumers, consumer)
   return 0
 end
+-- The latest first: a batch goes in front of the one before it, so that the oldest end up foremost.
+table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(other) or 0) end)
+fences = { unpack(fences, math.max(1, #fences - limit + 1)) }
 
-table.sort(fences)
 local front, happened = {}, {}
-for i, fence in ipairs(fences) do
-  local record = records[fence]
+for i, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
   if is_record(record) then
     local id, task = id_and_task(record)
     record = delivered_again(record, 0, 0)

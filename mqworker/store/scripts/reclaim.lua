@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- reclaim: return deliveries whose lease ended to the front of their line; bury those that crashed too often.
 --
--- KEYS     as in parts/keys.lua; KEYS[14] held: fence -> record
--- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
+-- KEYS     as in parts/keys.lua; KEYS[16] held: fence -> record
+-- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most; ARGV[3] window ms of chosen ids
 -- Returns  {reclaimed, buried}; call again while their sum is what was asked for
 -- Lock-free: whoever removes the lease first has reclaimed it; a second reclaimer finds nothing.
 
@@ -12,24 +12,33 @@
 -- @include place
 -- @include guard
 -- @include report
+-- @include announce
 -- @include bury
 
-local held = KEYS[14]
-local kept, limit = ARGV[1], ARGV[2]
+local held = KEYS[16]
+local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local LONGEST_LEASE_MS = 400 * 24 * 3600 * 1000
 
-local fences = redis.call('ZRANGE', leases, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
+-- The latest first: a batch goes in front of the one before it, so that the oldest end up foremost.
+local fences = redis.call('ZRANGE', leases, digits(now_ms), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit)
+if #fences == 0 then -- an end that no claim can have set would hold its message for ever
+  fences = redis.call('ZRANGE', leases, digits(now_ms + LONGEST_LEASE_MS), '+inf', 'BYSCORE', 'LIMIT', 0, limit)
+end
 if #fences == 0 then return { 0, 0 } end
+table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(other) or 0) end)
 local records = redis.call('HMGET', held, unpack(fences))
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
 redis.call('HLEN', graves)
+redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 
-local front, happened, buried = {}, {}, 0
-for i, record in ipairs(records) do
+local front, happened, ended, buried = {}, {}, {}, 0
+for i = 1, #fences do
+  local record = records[i]
   if record and is_record(record) then
     local id, task = id_and_task(record)
     local next_record = delivered_again(record, 0, 1)
@@ -40,8 +49,9 @@ for i, record in ipairs(records) do
       buried = buried + 1
       event.event = 'buried'
       event.error = 'crashed'
+      ended[#ended + 1] = id
       bury(id, next_record, cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. crashes .. ' times' }))
-      if guard_mode(record) ~= '-' then release_guard(record, id, 0) end
+      if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
     else
       watch_deadline(id, next_record)
       front[#front + 1] = next_record
@@ -60,5 +70,6 @@ place_ready(front, 'LPUSH')
 redis.call('HINCRBY', meta, 'reclaimed', #front)
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
 append_events(kept, happened)
+announce(ended)
 if was_idle and #front > 0 then wake('ready') end
 return { #front, buried }

@@ -16,10 +16,6 @@
 
 local lane, number, count, elapsed_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local function element_of(record)
-  return is_record(record) and body_of(record) or record
-end
-
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
 local earlier = earlier_reply(lane, number)
 if earlier then

@@ -10,12 +10,17 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include guard
 -- @include report
 
 local kept = ARGV[1]
 
 local was_idle = is_idle()
 redis.call('ZCARD', dead)
+redis.call('HLEN', results)
+redis.call('HLEN', old_results)
+redis.call('HLEN', results)
+redis.call('HLEN', guards)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 local revived, back, happened = {}, {}, {}
@@ -38,6 +43,8 @@ for i = 2, #ARGV do
     redis.call('ZREM', dead, id)
     redis.call('HDEL', graves, id)
     redis.call('HDEL', results, id)
+    redis.call('HDEL', old_results, id)
+    take_guard_again(record, id)
   end
 end
 place_ready(back, 'RPUSH')

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- settle: end deliveries whose lease is still held: done, once more, or buried.
 --
--- KEYS     as in parts/keys.lua; KEYS[14] held, the hash of this consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of this consumer: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about; ARGV[4] window ms in which an id chosen by the caller stays taken
 -- ARGV[5]  codec, ARGV[6] block: one event for each delivery, in the order given
--- ARGV[7]  how many are done, ARGV[8] how many of them have a result to keep; then the fences of the done,
+-- ARGV[7]  ms that results are kept at least
+-- ARGV[8]  how many are done, ARGV[9] how many of them have a result to keep; then the fences of the done,
 --          then position (from 0) and result of each that has one; then the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front), more failures, more crashes
---          'bury', fence, letter (JSON), '', ''
+--          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
 
@@ -20,11 +21,13 @@
 -- @include guard
 -- @include report
 -- @include bury
+-- @include announce
 
-local held = KEYS[14]
+local held = KEYS[16]
 local lane, number, kept, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local codec, block, done_count, result_count = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local first_done, first_result = 9, 9 + done_count
+local codec, block, results_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local done_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9])
+local first_done, first_result = 10, 10 + done_count
 local first_other, stride = first_result + 2 * result_count, 5
 
 local earlier = earlier_reply(lane, number)
@@ -38,7 +41,8 @@ local has_guards = redis.call('HLEN', guards) > 0
 local has_ends = redis.call('ZCARD', leases) > 0
 redis.call('XLEN', events) -- foreign types show themselves before the first write
 redis.call('HGET', meta, 'fence')
-if result_count > 0 then redis.call('HLEN', results) end
+redis.call('HLEN', results)
+local has_waiters = redis.call('SCARD', waiters) > 0
 if #fences > done_count then
   redis.call('ZCARD', deadlines)
   redis.call('ZCARD', delayed)
@@ -47,8 +51,8 @@ if #fences > done_count then
   redis.call('HLEN', graves)
 end
 
-local lost, kept_results, front, back = {}, {}, {}, {}
-local retried, buried = 0, 0
+local lost, ended, kept_results, front, back = {}, {}, {}, {}, {}
+local cancelled, retried, buried = {}, 0, 0
 
 local function free_guard(record, id)
   if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
@@ -58,7 +62,7 @@ for i = 1, done_count do
   local record = records[i]
   if not record then
     lost[#lost + 1] = i - 1
-  elseif has_guards then
+  elseif has_guards and is_record(record) then
     free_guard(record, (id_and_task(record)))
   end
 end
@@ -80,33 +84,57 @@ for i = done_count + 1, #fences do
   elseif verdict == 'bury' or not is_record(record) then
     local id = is_record(record) and id_and_task(record) or 'unreadable-' .. fences[i]
     buried = buried + 1
+    if is_record(record) then
+      record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
+      free_guard(record, id)
+    end
     bury(id, record, verdict == 'bury' and due_or_letter or cjson.encode({ reason = 'undecodable' }))
-    if is_record(record) then free_guard(record, id) end
   else
-    local id = id_and_task(record)
+    local id, task = id_and_task(record)
     local next_record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
     retried = retried + 1
-    watch_deadline(id, next_record)
-    if due_or_letter == '' then
+    if redis.call('HGET', results, id) == 'X' then -- somebody cancelled it while it ran: it does not come back
+      redis.call('HSET', results, id, 'C')
+      free_guard(record, id)
+      cancelled[#cancelled + 1] = { event = 'cancelled', task_id = id, task = task }
+      ended[#ended + 1] = id
+    elseif due_or_letter == '' then
+      watch_deadline(id, next_record)
       front[#front + 1] = next_record
     elseif instant_ms(due_or_letter) > now_ms then
+      watch_deadline(id, next_record)
       place_delayed(id, next_record, instant_ms(due_or_letter))
     else
+      watch_deadline(id, next_record)
       back[#back + 1] = next_record
     end
   end
 end
 
 redis.call('HDEL', held, unpack(fences))
-if has_ends then redis.call('ZREM', leases, unpack(fences)) end
-if #kept_results > 0 then redis.call('HSET', results, unpack(kept_results)) end
+if has_ends and #lost < #fences then
+  -- Only of those that were held: a lost one may be somebody else's by now, with an end that must stay.
+  for i, fence in ipairs(fences) do
+    if records[i] then ended[#ended + 1] = fence end
+  end
+  redis.call('ZREM', leases, unpack(ended))
+end
+if #kept_results > 0 then
+  redis.call('HSET', results, unpack(kept_results))
+  if results_ms > tonumber(redis.call('HGET', meta, 'results_ms') or 0) then
+    redis.call('HSET', meta, 'results_ms', digits(results_ms)) -- rotate_results.lua goes by the longest
+  end
+end
 if #front > 0 then place_ready(front, 'LPUSH') end
 if #back > 0 then place_ready(back, 'RPUSH') end
 if done > 0 then redis.call('HINCRBY', meta, 'succeeded', done) end
 if retried > 0 then redis.call('HINCRBY', meta, 'retried', retried) end
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
+if #cancelled > 0 then redis.call('HINCRBY', meta, 'cancelled', #cancelled) end
 append_block(kept, #fences, codec, block, lost)
+append_events(kept, cancelled)
+if has_waiters then announce(ended) end
 remember_reply(lane, number, #lost == 0 and '[]' or cjson.encode(lost))
 if was_idle and #front + #back > 0 then wake('ready') end
-if retried > #front + #back then wake('delayed') end
+if retried > #front + #back + #cancelled then wake('delayed') end
 return lost

@@ -12,12 +12,20 @@ local function guard_holder(key)
   expires_at_ms = tonumber(expires_at_ms)
   if expires_at_ms > 0 then return expires_at_ms > now_ms and id or nil end
   -- An expired message may still lie in the ready line: it holds nobody up.
-  return redis.call('HGET', results, id) ~= 'E' and id or nil
+  return redis.call('HGET', results, id) ~= 'E' and redis.call('HGET', old_results, id) ~= 'E' and id or nil
 end
 
 local function take_guard(mode, key, id, ttl_ms)
   local expires_at_ms = mode == 't' and now_ms + ttl_ms or 0
   redis.call('HSET', guards, key, id .. ' ' .. digits(expires_at_ms))
+end
+
+-- A message that lives again holds its key again, if nobody else does.
+local function take_guard_again(record, id)
+  local mode = guard_mode(record)
+  if mode == '-' or mode == 't' then return end
+  local holder = guard_holder(guard_of(record))
+  if not holder or holder == id then take_guard(mode, guard_of(record), id, 0) end
 end
 
 local function release_guard(record, id, window_ms)

@@ -6,7 +6,8 @@ local function wake(what)
 end
 
 local function is_idle()
-  return redis.call('LLEN', ready) == 0 and redis.call('ZCARD', urgent) == 0
+  local plain_count, urgent_count = redis.call('LLEN', ready), redis.call('ZCARD', urgent) -- both, for their types
+  return plain_count + urgent_count == 0
 end
 
 -- Priority first (9 before 1), then order of arrival. Both fit a double exactly: 9 * 1e14 + sequence < 2^53.

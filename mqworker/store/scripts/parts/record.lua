@@ -5,9 +5,16 @@
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwt%-][d%-][%w%-]' .. string.rep('%d', 8)
+local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
+
+-- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.
 local function is_record(text)
-  return string.match(text, '^' .. string.rep('%d', 14) .. '[irwt%-][d%-][%w%-]' .. string.rep('%d', 8) .. '[^ ]+ [^ ]+ ')
-    ~= nil
+  if not string.match(text, HEADER) then return false end
+  local fields = ID_AND_TASK
+  if string.sub(text, 15, 15) ~= '-' then fields = fields .. '[!-~]+ ' end
+  if string.sub(text, 16, 16) == 'd' then fields = fields .. '%d+ ' end
+  return string.match(text, fields, 26) ~= nil
 end
 
 local function id_and_task(record)
@@ -32,6 +39,11 @@ local function deadline_of(record)
     return tonumber(string.match(record, '^[^ ]+ [^ ]+ (%d+) ', 26))
   end
   return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
+end
+
+-- Whether its deadline has passed: such a message is neither delivered nor cancelled any more.
+local function is_over(record, now_ms)
+  return has_deadline(record) and (deadline_of(record) or 0) <= now_ms
 end
 
 local function counts(record)

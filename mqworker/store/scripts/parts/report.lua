@@ -1,6 +1,6 @@
 -- report: appends events to the stream of the queue, one entry for a whole batch.
--- An entry carries n, the number of events, and the block: z (newline JSON, zlib, made by the client) or
--- j (newline JSON). v lists the positions in the block, from 0, that did not happen after all.
+-- An entry carries n, the number of events, and the block: z (newline JSON, zlib, made by the client),
+-- j (newline JSON) or e (ids of one task, enqueued). v lists the positions in the block, from 0, that did not happen after all.
 -- Needs: keys.
 
 local function append_block(kept, count, codec, block, void)

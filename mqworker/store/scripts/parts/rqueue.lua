@@ -1,8 +1,8 @@
 -- rqueue: what the five verbs of the RedisMQ document share. Delivered elements have no lease: they stay
 -- delivered until acknowledged or recovered, in the order of their last delivery.
--- Needs: keys.
+-- Needs: keys, record.
 
-local delivered, popped, literal = KEYS[14], KEYS[15], KEYS[16]
+local delivered, popped, literal = KEYS[16], KEYS[17], KEYS[18]
 
 -- The queue lives in keys of ours; a foreign value under its bare name is refused as the document demands.
 local function holds_wrong_type()
@@ -13,6 +13,11 @@ local WRONG_TYPE = 'WRONGTYPE Operation against a key holding the wrong kind of 
 
 -- popped: id -> 'last delivery ms, deliveries, record', with a space between
 local function unpack_popped(text)
-  local at_ms, deliveries, record = string.match(text, '^(%d+) (%d+) (.*)$')
-  return tonumber(at_ms), tonumber(deliveries), record
+  local at_ms, deliveries, record = string.match(text or '', '^(%d+) (%d+) (.*)$')
+  return tonumber(at_ms or 0), tonumber(deliveries or 0), record or '' -- foreign bytes count as long ago
+end
+
+-- What a client pushed; bytes that are no record are their own element.
+local function element_of(record)
+  return is_record(record) and body_of(record) or record
 end

@@ -1,9 +1,10 @@
 -- take: removes records from the waiting lines, urgent first, passing over what is no longer to be delivered.
--- Needs: keys, clock, record, guard, report.
+-- Needs: keys, clock, record, guard, report, announce.
 
 local function take_raw(count)
   local records = {}
   if redis.call('ZCARD', urgent) > 0 then
+    redis.call('LLEN', ready) -- a foreign type shows itself before the first write
     local popped = redis.call('ZPOPMIN', urgent, count)
     for i = 1, #popped, 2 do records[#records + 1] = popped[i] end
   end
@@ -16,7 +17,7 @@ local function take_raw(count)
 end
 
 -- Whether the record may be delivered; settles the account of those that may not.
-local function is_deliverable(record, expired)
+local function is_deliverable(record, expired, window_ms)
   if record == HOLE then
     redis.call('HINCRBY', meta, 'holes', -1)
     return false
@@ -24,13 +25,16 @@ local function is_deliverable(record, expired)
   if not is_record(record) then return true end -- the consumer buries what it cannot read
   local id, task = id_and_task(record)
   if has_deadline(record) then
-    local unreported = redis.call('ZREM', deadlines, id) == 1
-    if deadline_of(record) <= now_ms then
-      if guard_mode(record) ~= '-' then release_guard(record, id, 0) end
-      if unreported then
+    -- Compared, for the deadline that is watched may belong to a later message with the same chosen id.
+    local is_watched = tonumber(redis.call('ZSCORE', deadlines, id) or -1) == deadline_of(record)
+    if is_watched then redis.call('ZREM', deadlines, id) end
+    if is_over(record, now_ms) then
+      if is_watched then
+        if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
         expired[#expired + 1] = { event = 'expired', task_id = id, task = task }
-      else
-        redis.call('HINCRBY', meta, 'holes', -1) -- expire.lua reported it while it lay in the line
+      else -- expire.lua reported it while it lay in the line, and saw to a chosen id
+        if guard_mode(record) ~= '-' and guard_mode(record) ~= 'i' then release_guard(record, id, 0) end
+        redis.call('HINCRBY', meta, 'holes', -1)
       end
       return false
     end
@@ -39,22 +43,26 @@ local function is_deliverable(record, expired)
   return true
 end
 
-local function take(count, kept)
-  local has_exceptions = tonumber(redis.call('HGET', meta, 'holes') or 0) > 0
-    or redis.call('HLEN', guards) > 0
-    or redis.call('ZCARD', deadlines) > 0
-  if not has_exceptions then return take_raw(count) end
+local function take(count, kept, window_ms)
+  local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
+  local guard_count, deadline_count = redis.call('HLEN', guards), redis.call('ZCARD', deadlines)
+  if holes + guard_count + deadline_count == 0 then return take_raw(count) end
   local taken, expired = {}, {}
   repeat
     local batch = take_raw(count - #taken)
     for _, record in ipairs(batch) do
-      if is_deliverable(record, expired) then taken[#taken + 1] = record end
+      if is_deliverable(record, expired, window_ms) then taken[#taken + 1] = record end
     end
   until #batch == 0 or #taken == count
   if #expired > 0 then
     redis.call('HINCRBY', meta, 'expired', #expired)
-    for _, event in ipairs(expired) do redis.call('HSET', results, event.task_id, 'E') end
+    local ids = {}
+    for i, event in ipairs(expired) do
+      ids[i] = event.task_id
+      redis.call('HSET', results, event.task_id, 'E')
+    end
     append_events(kept, expired)
+    announce(ids)
   end
   return taken
 end

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- rotate_results: drop results that were kept long enough, all of a period at once, at no cost per result.
+-- Each lives for one period at least and two at the most.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV     none
+-- Returns  1 rotated, 0 too early
+-- Repeatable: a second call comes too early.
+
+-- @include keys
+-- @include clock
+
+local known = redis.call('HMGET', meta, 'results_ms', 'rotated_at_ms')
+local results_ms, rotated_at_ms = tonumber(known[1] or 60000), tonumber(known[2] or 0)
+redis.call('HLEN', old_results)
+if redis.call('HLEN', results) == 0 and redis.call('HLEN', old_results) == 0 then return 0 end
+if now_ms - rotated_at_ms < results_ms then return 0 end
+redis.call('UNLINK', old_results)
+if redis.call('EXISTS', results) == 1 then redis.call('RENAME', results, old_results) end
+redis.call('HSET', meta, 'rotated_at_ms', digits(now_ms))
+return 1
