@@ -17,6 +17,7 @@ from typing import assert_never
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from mqworker.errors import ConfigurationError
+from mqworker.redaction import masked_url
 
 DEFAULT_PORT = 6379
 DEFAULT_SENTINEL_PORT = 26379
@@ -136,22 +137,6 @@ def secrets_of(address: ServerAddress) -> tuple[str, ...]:
     if isinstance(address, Sentinel):
         known.append(address.sentinel_credentials.password)
     return tuple(secret for secret in known if secret)
-
-
-def masked_url(url: str) -> str:
-    """`url` without its password, even when it is no valid URL."""
-    scheme, separator, rest = url.rpartition("://")
-    before_query, question, query = rest.partition("?")
-    user_info, at, place = before_query.rpartition("@")
-    user, colon, _ = user_info.partition(":")
-    shown = f"{user}:***@" if at and colon else f"{user_info}{at}"
-    options = "&".join(_masked_option(option) for option in query.split("&"))
-    return f"{scheme}{separator}{shown}{place}{question}{options}"
-
-
-def _masked_option(option: str) -> str:
-    name, equals, _ = option.partition("=")
-    return f"{name}=***" if equals and "password" in name.lower() else option
 
 
 def _address_of(parts: SplitResult) -> ServerAddress:

@@ -20,24 +20,24 @@ if result and result ~= 'X' then return { 'settled', result } end
 local grave = redis.call('HGET', graves, id)
 if grave then return { 'dead', grave } end
 
+-- One whose deadline passed is looked past: a later message may have the same chosen id.
+local has_expired = false
 local function is_the_one(record)
-  return string.sub(record, 26, 26 + #id) == id .. ' ' and is_record(record)
-end
-
-local function waiting(record, position)
-  if is_over(record, now_ms) then return { 'settled', 'E' } end
-  return { 'ready', position }
+  if string.sub(record, 26, 26 + #id) ~= id .. ' ' or not is_record(record) then return false end
+  has_expired = has_expired or is_over(record, now_ms)
+  return not is_over(record, now_ms)
 end
 
 for i, record in ipairs(redis.call('ZRANGE', urgent, offset, offset + size - 1)) do
-  if is_the_one(record) then return waiting(record, offset + i - 1) end
+  if is_the_one(record) then return { 'ready', offset + i - 1 } end
 end
 local urgent_count = redis.call('ZCARD', urgent)
 local last = redis.call('LLEN', ready) - 1 - offset
 local first = math.max(0, last - size + 1)
 if last >= 0 then
   for i, record in ipairs(redis.call('LRANGE', ready, first, last)) do
-    if is_the_one(record) then return waiting(record, urgent_count + first + i - 1) end
+    if is_the_one(record) then return { 'ready', urgent_count + first + i - 1 } end
   end
 end
+if has_expired then return { 'settled', 'E' } end
 return { ((first == 0 or last < 0) and urgent_count <= offset + size) and 'absent' or 'further' }

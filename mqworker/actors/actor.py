@@ -1,0 +1,153 @@
+"""The one loop that every actor lives in: mail in, mail out, time in between.
+
+An actor is a small class that turns mail into mail; a test calls `handle` and reads the answer. Pipes,
+selectors and the conversation with the supervisor are here, once. The loop answers pings itself, between two
+turns: an actor that hangs does not answer, and that is how the supervisor knows.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mqworker.actors.frame import BrokenFrame
+from mqworker.actors.mail import Attach, Drain, Drained, Hello, Mail, PeerAttached, PeerLost, Ping, Pong
+from mqworker.actors.mailbox import Mailbox, MailboxClosed, MailboxFull
+from mqworker.log import Logger
+from mqworker.model.clock import Clock
+
+SUPERVISOR = "supervisor"
+_LONGEST_WAIT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Mail with the name of the peer it goes to."""
+
+    to: str
+    mail: Mail
+
+
+class Watched(Protocol):
+    """Something besides pipes that an actor waits for, such as a subscription."""
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+
+
+class Actor(Protocol):
+    """What every actor offers to the loop."""
+
+    name: str
+    is_done: bool
+    """True after a drain, when nothing is left in its hands: the loop ends."""
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
+        """Answer one mail."""
+
+    def turn(self, now_ms: int) -> Sequence[Post]:
+        """Do what is due: after the mail at hand was handled, when time passed, when a watched thing woke."""
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """How long the loop may sleep when no mail comes."""
+
+    def watched(self) -> Iterable[Watched]:
+        """What else to wait for; asked before every sleep."""
+
+    def facts(self) -> dict[str, Any]:
+        """A few plain values for the status screen."""
+
+
+class ActorLoop:
+    """Runs one actor in this process until the supervisor drains it or goes away."""
+
+    def __init__(self, actor: Actor, control: Mailbox, clock: Clock, log: Logger) -> None:
+        self._actor = actor
+        self._clock = clock
+        self._log = log
+        self._mailboxes: dict[str, Mailbox] = {SUPERVISOR: control}
+        self._selector = selectors.DefaultSelector()
+        self._progress = 0
+
+    def run(self) -> None:
+        """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""
+        self._deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
+        while not self._actor.is_done and SUPERVISOR in self._mailboxes:
+            self._sleep()
+            for sender, mailbox in list(self._mailboxes.items()):
+                self._read(sender, mailbox)
+            self._deliver(self._actor.turn(self._clock.monotonic_ms()))
+            self._progress += 1
+        self._deliver([Post(SUPERVISOR, Drained())])
+
+    def _sleep(self) -> None:
+        wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
+        interests: dict[int, int] = {
+            watched.fileno(): selectors.EVENT_READ for watched in self._actor.watched()
+        }
+        for mailbox in self._mailboxes.values():
+            interests[mailbox.fileno()] = selectors.EVENT_READ | (
+                selectors.EVENT_WRITE if mailbox.has_unsent else 0
+            )
+        for key in list(self._selector.get_map().values()):
+            if interests.get(key.fd) != key.events:
+                self._selector.unregister(key.fd)
+        for descriptor, events in interests.items():
+            if descriptor not in self._selector.get_map():
+                self._selector.register(descriptor, events)
+        self._selector.select(max(0, wait_ms) / 1000)
+
+    def _read(self, sender: str, mailbox: Mailbox) -> None:
+        try:
+            mailbox.flush()
+            mails = mailbox.receive()
+        except (MailboxClosed, BrokenFrame) as error:
+            self._lose(sender, str(error))
+            return
+        for mail in mails:
+            self._take(mail, sender, mailbox)
+
+    def _take(self, mail: Mail, sender: str, mailbox: Mailbox) -> None:
+        match mail:
+            case Ping(number):
+                self._deliver([Post(sender, Pong(number, self._progress, self._actor.facts()))])
+            case Attach(peer):
+                self._replace(peer, Mailbox(mailbox.take_descriptor()))
+                self._answer(PeerAttached(peer), SUPERVISOR)
+            case Drain():
+                self._log.debug("actor_draining", grace_ms=mail.grace_ms)
+                self._answer(mail, sender)
+            case _:
+                self._answer(mail, sender)
+
+    def _answer(self, mail: Mail, sender: str) -> None:
+        self._deliver(self._actor.handle(mail, sender, self._clock.monotonic_ms()))
+
+    def _replace(self, peer: str, mailbox: Mailbox) -> None:
+        if peer in self._mailboxes:
+            self._lose(peer, "a new generation of it was attached")
+        self._mailboxes[peer] = mailbox
+
+    def _deliver(self, posts: Sequence[Post]) -> None:
+        for post in posts:
+            mailbox = self._mailboxes.get(post.to)
+            if mailbox is None:
+                continue  # it died a moment ago; PeerLost told the actor, or will
+            try:
+                mailbox.send(post.mail)
+            except (MailboxClosed, MailboxFull) as error:
+                self._lose(post.to, str(error))
+
+    def _lose(self, peer: str, reason: str) -> None:
+        mailbox = self._mailboxes.pop(peer, None)
+        if mailbox is None:
+            return
+        if mailbox.fileno() in self._selector.get_map():
+            self._selector.unregister(mailbox.fileno())
+        mailbox.close()
+        if peer != SUPERVISOR:
+            self._log.debug("peer_lost", peer=peer, reason=reason)
+            self._answer(PeerLost(peer), SUPERVISOR)

@@ -1,0 +1,224 @@
+"""Mail: the values that actors send one another, and their form on the wire (msgpack, never pickle).
+
+Commands are imperative, facts in the past tense. A closed union: `Mail` lists all of them, and the position
+in it is the code on the wire; both ends are always of the same build, for one supervisor starts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgpack
+
+from mqworker.actors.frame import BrokenFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """child → supervisor: this process is ready to work."""
+
+    actor: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """supervisor → child: answer from your main loop."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """child → supervisor: my main loop turns; what it did so far and how it is."""
+
+    number: int
+    progress: int
+    facts: dict[str, Any]  # small plain values for the status screen
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """supervisor → child: the descriptor that comes with this mail is your pipe to that peer."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """supervisor → child: take nothing new, finish what you have within so many milliseconds, then exit."""
+
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """child → supervisor: nothing is left in my hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillWorker:
+    """dispatcher → supervisor: a hard time-out passed, or the worker must go for another reason."""
+
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NudgeWorker:
+    """dispatcher → supervisor: interrupt this worker so that it hands back what it has not begun."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """supervisor → dispatcher: how a worker ended, the evidence for what it was running."""
+
+    worker: str
+    cause: str
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReady:
+    """worker → dispatcher: the app is imported; these are its tasks and how much it runs at once."""
+
+    tasks: dict[str, dict[str, Any]]  # name -> {"async": bool, "once": bool, "hard_ms": int | None}
+    queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
+    threads: int
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunDeliveries:
+    """dispatcher → worker: run these, in order."""
+
+    queue: str
+    fences: list[int]
+    records: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesFinished:
+    """worker → dispatcher: settle these; `arguments` are those of settle.lua, made where the task ran."""
+
+    queue: str
+    fences: list[int]
+    arguments: list[Any]  # str, bytes and int: what the script takes
+    run_ms_by_task: dict[str, tuple[int, float]]  # task -> how many, milliseconds together
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesReturned:
+    """worker → dispatcher: not begun, give them to somebody else."""
+
+    queue: str
+    fences: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDelivery:
+    """dispatcher → worker: somebody wants this message stopped."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PermitsWanted:
+    """dispatcher → rate limiter: so many more messages of limited lanes could run now."""
+
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PermitsGranted:
+    """rate limiter → dispatcher: claim so many from each of these lanes."""
+
+    queue: str
+    count_by_lane: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    """supervisor → heartbeat reaper: how this node is, to be shown to whoever asks Redis."""
+
+    node: str
+    facts: dict[str, Any]  # plain values
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStarted:
+    """supervisor → heartbeat reaper: beat for this consumer of ours."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGone:
+    """supervisor → heartbeat reaper: it is dead and so are its workers; release what it held, now."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAttached:
+    """loop → its own actor: a pipe to this peer is there."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """loop → its own actor: the pipe to this peer was closed at the other end."""
+
+    peer: str
+
+
+Mail = (
+    Hello
+    | Ping
+    | Pong
+    | Attach
+    | Drain
+    | Drained
+    | KillWorker
+    | NudgeWorker
+    | WorkerExited
+    | WorkerReady
+    | RunDeliveries
+    | DeliveriesFinished
+    | DeliveriesReturned
+    | CancelDelivery
+    | PermitsWanted
+    | PermitsGranted
+    | NodeSnapshot
+    | ConsumerStarted
+    | ConsumerGone
+    | PeerAttached
+    | PeerLost
+)
+
+_KINDS: tuple[type[Mail], ...] = Mail.__args__
+_CODE_BY_KIND = {kind: code for code, kind in enumerate(_KINDS)}
+_FIELDS_BY_KIND = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
+
+
+def encode_mail(mail: Mail) -> bytes:
+    """Mail as the payload of a frame."""
+    kind = type(mail)
+    values = [getattr(mail, name) for name in _FIELDS_BY_KIND[kind]]
+    payload: bytes = msgpack.packb([_CODE_BY_KIND[kind], *values], use_bin_type=True)
+    return payload
+
+
+def decode_mail(payload: bytes) -> Mail:
+    """The mail of a frame; raises `BrokenFrame` when it is none."""
+    try:
+        code, *values = msgpack.unpackb(payload, raw=False, strict_map_key=False)
+        mail: Mail = _KINDS[code](*values)
+    except (ValueError, TypeError, IndexError) as error:
+        raise BrokenFrame(f"a frame that is no mail: {payload[:32]!r}") from error
+    return mail

@@ -1,0 +1,125 @@
+"""Mailboxes: one end of a pipe between two processes. Frames in, frames out, never blocking.
+
+The one place that knows multiprocessing. Its queues and locks are not used: a process killed while it holds
+one would stop everybody. Each pipe has one writer per direction and lives as long as both its processes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing import Pipe
+
+from mqworker.actors.frame import FrameDecoder, encode_frame
+from mqworker.actors.mail import Mail, decode_mail, encode_mail
+from mqworker.errors import MqworkerError
+
+_READ_BYTES = 262_144
+_MOST_DESCRIPTORS = 16
+_MOST_UNSENT_BYTES = 64 * 1024 * 1024
+
+
+class MailboxClosed(MqworkerError):
+    """The peer is gone: its end was closed, by itself or by the kernel."""
+
+
+class MailboxFull(MqworkerError):
+    """The peer does not read, though credits should have kept us from sending: end it."""
+
+
+def open_pipe() -> tuple[int, int]:
+    """A new pipe for both directions: two descriptors, one for each peer."""
+    left, right = Pipe(duplex=True)
+    try:
+        return os.dup(left.fileno()), os.dup(right.fileno())
+    finally:
+        left.close()
+        right.close()
+
+
+class Mailbox:
+    """Sends and receives mail over one descriptor, which it owns."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.settimeout(0)
+        self._decoder = FrameDecoder()
+        self._unsent = bytearray()
+        self._descriptors: deque[int] = deque()
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    def send(self, mail: Mail, descriptors: Sequence[int] = ()) -> None:
+        """Send now what the pipe takes, keep the rest for `flush`. Descriptors travel with the first byte."""
+        frame = encode_frame(encode_mail(mail))
+        if descriptors:
+            self._send_with_descriptors(frame, descriptors)
+            return
+        self._unsent += frame
+        self.flush()
+        if len(self._unsent) > _MOST_UNSENT_BYTES:
+            raise MailboxFull(f"{len(self._unsent):,} bytes unread by the peer")
+
+    def flush(self) -> None:
+        """Send what is left over, as much as the pipe takes."""
+        while self._unsent:
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise MailboxClosed(str(error)) from error
+            del self._unsent[:sent]
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether to wait until the pipe takes more."""
+        return bool(self._unsent)
+
+    def receive(self) -> list[Mail]:
+        """All mail that is there. Raises `MailboxClosed` at the end of file, when nothing is left to read."""
+        mails: list[Mail] = []
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_DESCRIPTORS)
+            except BlockingIOError:
+                return mails
+            except OSError as error:
+                if mails:
+                    return mails
+                raise MailboxClosed(str(error)) from error
+            self._descriptors.extend(descriptors)
+            if not data:
+                if mails:
+                    return mails
+                raise MailboxClosed(
+                    "end of file in the middle of a frame" if self._decoder.has_remainder else ""
+                )
+            mails += [decode_mail(payload) for payload in self._decoder.feed(data)]
+            if len(data) < _READ_BYTES:
+                return mails
+
+    def take_descriptor(self) -> int:
+        """The descriptor that came with an `Attach`, in the order of arrival."""
+        return self._descriptors.popleft()
+
+    def close(self) -> None:
+        """Close this end; the peer sees an end of file."""
+        self._socket.close()
+
+    def _send_with_descriptors(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        # Rare (a peer was started) and small, so it may wait for the mail before it to go out.
+        self._socket.settimeout(1.0)
+        try:
+            self._socket.sendall(self._unsent)
+            self._unsent.clear()
+            sent = socket.send_fds(self._socket, [frame], list(descriptors))
+            self._socket.sendall(frame[sent:])
+        except OSError as error:
+            raise MailboxClosed(str(error)) from error
+        finally:
+            self._socket.settimeout(0)

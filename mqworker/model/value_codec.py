@@ -1,0 +1,172 @@
+"""Values as bytes: everything msgpack has, and datetime, date, Decimal, UUID, set, frozenset and tuple.
+
+A dataclass travels as a map of its fields and an enum as its value; annotation.py rebuilds them where the
+receiver says what it expects. Nothing in the bytes can name code. What is refused here is explained by
+value_problem.py.
+"""
+
+import dataclasses
+import enum
+import re
+import threading
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias, cast
+from uuid import UUID
+
+import msgpack
+
+from mqworker.errors import InvalidMessage
+from mqworker.model.packed_limits import check_packed
+
+Value: TypeAlias = Any
+"""Any: a value of the user's, as it goes in and comes out."""
+
+ACCEPTED = (
+    "None, bool, int of 64 bits, finite float, str, bytes, list, tuple, dict, set, frozenset, datetime, date, "
+    "Decimal, UUID, dataclass and enum"
+)
+
+_DATETIME, _DATE, _DECIMAL, _UUID, _SET, _FROZENSET, _TUPLE = range(1, 8)
+_PLAIN_TYPES = (dict, list, str, int, float)
+# A double is 0xcb and eight bytes; all ones in the exponent means infinite or not a number. Other bytes may
+# look like one: then the slow check finds nothing.
+_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]", re.DOTALL)
+_MAP_HEADER = re.compile(rb"[\x81-\x8f\xde\xdf]")
+
+
+class NotAccepted(Exception):  # never leaves the model: becomes InvalidArgument where the argument is known
+    """A value that cannot be sent."""
+
+
+def pack(value: Value) -> bytes:
+    """The bytes of a value. Raises `NotAccepted`; `problem_with` says where and why."""
+    try:
+        packed: bytes = _threads.packer.pack(value)
+    except NotAccepted:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError, BufferError) as error:
+        raise NotAccepted(str(error)) from error
+    if b"\xcb" in packed and _NOT_FINITE.search(packed) and _has_strange_float(packed):
+        raise NotAccepted("a float that is infinite or not a number")
+    try:
+        check_packed(packed)
+    except InvalidMessage as error:
+        raise NotAccepted(str(error)) from error
+    return packed
+
+
+def unpack(packed: bytes) -> Value:
+    """The value in the bytes. Raises `InvalidMessage` for anything that `pack` would not have written."""
+    check_packed(packed)
+    try:
+        # Only where there is a map with entries: a hook on each map costs more than everything else.
+        if _MAP_HEADER.search(packed):
+            value = _unpackb(packed, ext_hook=_extension, strict_map_key=False, object_pairs_hook=_map)
+        else:
+            value = _unpackb(packed, ext_hook=_extension, strict_map_key=False)
+    except InvalidMessage:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise InvalidMessage(f"{len(packed)} bytes are not an encoded value: {error}") from error
+    if b"\xcb" in packed and _NOT_FINITE.search(packed) and _has_strange_float(packed):
+        raise InvalidMessage("a number is infinite or not a number")
+    return value
+
+
+class _Threads(threading.local):
+    """A packer for each thread: making one for each value would cost more than the packing."""
+
+    def __init__(self) -> None:
+        self.packer = msgpack.Packer(default=_replacement, strict_types=True)
+
+
+def _replacement(value: object) -> object:
+    """What msgpack can write in place of a value that it cannot."""
+    encode = _ENCODE_BY_TYPE.get(type(value))
+    if encode is not None:
+        return encode(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    if isinstance(value, tuple):
+        return _array(_TUPLE, value)
+    for kind in _PLAIN_TYPES:
+        if isinstance(value, kind):
+            return kind(value)
+    raise NotAccepted(f"a {type(value).__qualname__}")
+
+
+def _array(code: int, items: tuple[object, ...] | set[object] | frozenset[object]) -> msgpack.ExtType:
+    # A packer of its own: the one of the thread is at work on the value around this one.
+    return msgpack.ExtType(code, msgpack.packb(list(items), default=_replacement, strict_types=True))
+
+
+_ENCODE_BY_TYPE: dict[type, Callable[[Any], msgpack.ExtType]] = {
+    datetime: lambda value: msgpack.ExtType(_DATETIME, value.isoformat().encode()),
+    date: lambda value: msgpack.ExtType(_DATE, value.isoformat().encode()),
+    Decimal: lambda value: msgpack.ExtType(_DECIMAL, str(value).encode()),
+    UUID: lambda value: msgpack.ExtType(_UUID, value.bytes),
+    set: lambda value: _array(_SET, value),
+    frozenset: lambda value: _array(_FROZENSET, value),
+    tuple: lambda value: _array(_TUPLE, value),
+}
+_DECODE_BY_CODE: dict[int, Callable[[bytes], object]] = {
+    _DATETIME: lambda data: datetime.fromisoformat(data.decode()),
+    _DATE: lambda data: date.fromisoformat(data.decode()),
+    _DECIMAL: lambda data: Decimal(data.decode()),
+    _UUID: lambda data: UUID(bytes=data),
+    _SET: lambda data: set(_items(data)),
+    _FROZENSET: lambda data: frozenset(_items(data)),
+    _TUPLE: lambda data: tuple(_items(data)),
+}
+
+
+def _extension(code: int, data: bytes) -> object:
+    decode = _DECODE_BY_CODE.get(code)
+    if decode is None:
+        raise InvalidMessage(f"an extension of type {code} is unknown")
+    try:
+        return decode(data)
+    except InvalidOperation as error:
+        raise InvalidMessage("a decimal number cannot be read") from error
+
+
+def _items(data: bytes) -> list[object]:
+    items = _unpackb(data, ext_hook=_extension, strict_map_key=False, object_pairs_hook=_map)
+    if not isinstance(items, list):
+        raise InvalidMessage("a tuple or set holds no list of items")
+    return items
+
+
+def _map(pairs: list[tuple[Any, object]]) -> dict[object, object]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
+        raise InvalidMessage("a map holds the same key twice")
+    return entries
+
+
+def _has_strange_float(packed: bytes) -> bool:
+    found: list[float] = []
+
+    def look(value: object) -> None:
+        if isinstance(value, float) and (value != value or value in (_INFINITE, -_INFINITE)):  # noqa: PLR0124
+            found.append(value)
+        elif isinstance(value, list | tuple | set | frozenset):
+            for item in value:
+                look(item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                look(key)
+                look(item)
+
+    look(_unpackb(packed, ext_hook=_extension, strict_map_key=False))
+    return bool(found)
+
+
+_INFINITE = float("inf")
+_threads = _Threads()
+# msgpack's own types return Any.
+_unpackb = cast("Callable[..., object]", msgpack.unpackb)

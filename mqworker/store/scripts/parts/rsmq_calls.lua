@@ -1,0 +1,27 @@
+-- rsmq_calls: recognises a call whose reply was lost, as parts/calls.lua does, in a side key of ours.
+-- Only a call that changed something is remembered. The key goes an hour after its last use, much later than any
+-- caller gives up; while it lives, each new lane drops some that were long unused.
+-- Needs: clock, rsmq_queue.
+
+local REMEMBERED_MS = 3600000
+
+-- The reply that this call gave when it ran before, or nil when it is new.
+local function earlier_reply(lane, number)
+  local newest = redis.call('HGET', calls, lane)
+  if not newest then return nil end
+  local newest_number, reply = string.match(newest, '^(%d+) %d+ (.*)$')
+  return newest_number == number and reply or nil
+end
+
+local function drop_unused_lanes()
+  local some = redis.call('HRANDFIELD', calls, 10, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local at_ms = tonumber(string.match(some[i + 1], '^%d+ (%d+) '))
+    if at_ms < now_ms - REMEMBERED_MS then redis.call('HDEL', calls, some[i]) end
+  end
+end
+
+local function remember_reply(lane, number, reply)
+  if redis.call('HSET', calls, lane, number .. ' ' .. digits(now_ms) .. ' ' .. reply) == 1 then drop_unused_lanes() end
+  redis.call('PEXPIRE', calls, REMEMBERED_MS)
+end

@@ -1,0 +1,64 @@
+"""The queue models under test, one line each, and the servers that they may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from mqworker.queues.queue_model import Capability
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.store.store import Store
+from tests.support.messages import new_id, open_store
+from tests.support.real_cluster import RealCluster
+from tests.support.real_server import RealServer
+
+AnyQueue: TypeAlias = Any
+"""Beside `QueueModel`, a queue has the verbs that its capabilities promise; no type says which."""
+
+SHORT_WINDOW_MS = 60
+"""How long a chosen id stays taken after its message ended, in tests that wait for that."""
+
+
+@dataclass
+class Servers:
+    """Started when first asked for, stopped together."""
+
+    running: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def single(self) -> Store:
+        """A store on one server."""
+        return self._store_on(self.running.enter_context(RealServer()).url)
+
+    @cached_property
+    def cluster(self) -> Store:
+        """A store on a cluster of three."""
+        return self._store_on(self.running.enter_context(RealCluster()).url)
+
+    def _store_on(self, url: str) -> Store:
+        store = open_store(url)
+        self.running.callback(store.close)
+        return store
+
+
+@dataclass(frozen=True)
+class Model:
+    """A queue model: what it can do, and how to open an empty queue of it."""
+
+    name: str
+    capabilities: Capability
+    open: Callable[[Servers], AnyQueue]
+
+
+def _work_queue(store: Store) -> WorkQueue:
+    return WorkQueue(f"q-{new_id()}", store, WorkQueueOptions(dedup_window_ms=SHORT_WINDOW_MS))
+
+
+MODELS = (
+    Model("work", WorkQueue.capabilities, lambda servers: _work_queue(servers.single)),
+    Model("work-on-a-cluster", WorkQueue.capabilities, lambda servers: _work_queue(servers.cluster)),
+)
