@@ -8,9 +8,9 @@ import platform
 import click
 import psutil
 
-from benchmarks import store
+from benchmarks import rsmq, store, tasks
 
-BENCHMARKS = {"store": store.run}
+BENCHMARKS = {"store": store.run, "rsmq": rsmq.run, "tasks": tasks.run}
 BUSY_PERCENT = 15.0
 
 

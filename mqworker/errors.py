@@ -50,3 +50,41 @@ class UnknownQueue(MqworkerError):
 
 class LeaseLost(MqworkerError):
     """Drop the work: the delivery was given to somebody else, or was settled already."""
+
+
+# What became of a job: raised by `job.result()`, `aresult()` and by tasks that run.
+
+
+class UnknownTask(MqworkerError):
+    """Deploy the task or mend its name: no task of this name is registered here."""
+
+
+class TaskFailed(MqworkerError):
+    """Look at the cause: the task failed for good. What it raised stands here as data, never as an object."""
+
+    def __init__(self, text: str, *, reason: str, error: str, message: str, traceback: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.error = error
+        self.message = message
+        self.traceback = traceback
+
+
+class TaskCancelled(MqworkerError):
+    """Drop the result: the job was cancelled. Raised inside a task, it ends a run that was asked to stop."""
+
+
+class TaskExpired(MqworkerError):
+    """Enqueue again if it still matters: the deadline passed before the task could start."""
+
+
+class TaskTimeout(MqworkerError, TimeoutError):
+    """Tidy up and end: the task ran longer than its time-out allows. Raised inside the task."""
+
+
+class ResultTimeout(MqworkerError, TimeoutError):
+    """Wait again or give up: the job did not end in the time given. It goes on regardless."""
+
+
+class ResultNotKept(MqworkerError):
+    """Do not wait: the job has ended and its result was not kept, or no such job exists."""

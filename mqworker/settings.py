@@ -34,11 +34,13 @@ class Settings:
     namespace: Annotated[str, accept.name(longest=32)] = "mqw"
 
     # What this node runs. No number of workers means one for each core; no queues, all of them; no node name,
-    # one made from host and process.
+    # one made from host and process. A worker that ran max_tasks or grew past max_memory_bytes is replaced.
     node: Annotated[str | None, accept.name(longest=64)] = None
     workers: Annotated[int | None, accept.whole(1, 1024)] = None
     threads: Annotated[int, accept.whole(1, 256)] = 1
     concurrency: Annotated[int, accept.whole(1, 10_000)] = 100
+    max_tasks: Annotated[int | None, accept.whole(1, 10**12)] = None
+    max_memory_bytes: Annotated[int | None, accept.whole(1, 10**15)] = None
     queues: Annotated[tuple[str, ...], accept.names(longest=128)] = ()
 
     # How long things may take. Honcho kills 5 s after its first signal, so draining ends before that.
@@ -189,3 +191,8 @@ def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> 
         return _Source(table, str, lambda key: f"[tool.mqworker] {key} in {file}", file.parent)
     problems.append(f"[tool.mqworker] in {file}: got {accept.shown(table)}; accepted: a table")
     return _Source({}, str)
+
+
+def systemd_notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
+    """Where systemd wants to be told of our state; None when it did not start us, or does not care."""
+    return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None

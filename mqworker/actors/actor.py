@@ -74,14 +74,14 @@ class ActorLoop:
 
     def run(self) -> None:
         """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""
-        self._deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
+        self.deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
         while not self._actor.is_done and SUPERVISOR in self._mailboxes:
             self._sleep()
             for sender, mailbox in list(self._mailboxes.items()):
                 self._read(sender, mailbox)
-            self._deliver(self._actor.turn(self._clock.monotonic_ms()))
+            self.deliver(self._actor.turn(self._clock.monotonic_ms()))
             self._progress += 1
-        self._deliver([Post(SUPERVISOR, Drained())])
+        self.deliver([Post(SUPERVISOR, Drained())])
 
     def _sleep(self) -> None:
         wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
@@ -113,7 +113,7 @@ class ActorLoop:
     def _take(self, mail: Mail, sender: str, mailbox: Mailbox) -> None:
         match mail:
             case Ping(number):
-                self._deliver([Post(sender, Pong(number, self._progress, self._actor.facts()))])
+                self.deliver([Post(sender, Pong(number, self._progress, self._actor.facts()))])
             case Attach(peer):
                 self._replace(peer, Mailbox(mailbox.take_descriptor()))
                 self._answer(PeerAttached(peer), SUPERVISOR)
@@ -124,14 +124,15 @@ class ActorLoop:
                 self._answer(mail, sender)
 
     def _answer(self, mail: Mail, sender: str) -> None:
-        self._deliver(self._actor.handle(mail, sender, self._clock.monotonic_ms()))
+        self.deliver(self._actor.handle(mail, sender, self._clock.monotonic_ms()))
 
     def _replace(self, peer: str, mailbox: Mailbox) -> None:
         if peer in self._mailboxes:
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
 
-    def _deliver(self, posts: Sequence[Post]) -> None:
+    def deliver(self, posts: Sequence[Post]) -> None:
+        """Send mail now."""
         for post in posts:
             mailbox = self._mailboxes.get(post.to)
             if mailbox is None:

@@ -73,6 +73,20 @@ class NudgeWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class RetireWorker:
+    """supervisor → dispatcher: give this worker nothing more; when its hands are empty, let it go."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeaving:
+    """worker → dispatcher: I have run long enough, or grown too large; give me nothing more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerExited:
     """supervisor → dispatcher: how a worker ended, the evidence for what it was running."""
 
@@ -85,7 +99,7 @@ class WorkerExited:
 class WorkerReady:
     """worker → dispatcher: the app is imported; these are its tasks and how much it runs at once."""
 
-    tasks: dict[str, dict[str, Any]]  # name -> {"async": bool, "once": bool, "hard_ms": int | None}
+    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries
     queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
     threads: int
     concurrency: int
@@ -127,18 +141,10 @@ class CancelDelivery:
 
 @dataclass(frozen=True, slots=True)
 class PermitsWanted:
-    """dispatcher → rate limiter: so many more messages of limited lanes could run now."""
+    """dispatcher → rate limiter: so many more limited messages could run now."""
 
     queue: str
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class PermitsGranted:
-    """rate limiter → dispatcher: claim so many from each of these lanes."""
-
-    queue: str
-    count_by_lane: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,8 @@ Mail = (
     | Drained
     | KillWorker
     | NudgeWorker
+    | RetireWorker
+    | WorkerLeaving
     | WorkerExited
     | WorkerReady
     | RunDeliveries
@@ -193,7 +201,6 @@ Mail = (
     | DeliveriesReturned
     | CancelDelivery
     | PermitsWanted
-    | PermitsGranted
     | NodeSnapshot
     | ConsumerStarted
     | ConsumerGone

@@ -56,14 +56,63 @@ class LazyCommand:
     load: Callable[[], click.Command]
 
 
+def _load_run() -> click.Command:
+    from mqworker.cli.run import run_command  # noqa: PLC0415 - imported when called
+
+    return run_command
+
+
+def _load_health() -> click.Command:
+    from mqworker.cli.health import health_command  # noqa: PLC0415 - imported when called
+
+    return health_command
+
+
 def _load_redis() -> click.Command:
     from mqworker.cli.redis import redis_command  # noqa: PLC0415 - imported when called
 
     return redis_command
 
 
+def _load_rsmq() -> click.Command:
+    from mqworker.cli.rsmq import rsmq_command  # noqa: PLC0415 - imported when called
+
+    return rsmq_command
+
+
+def _load_status() -> click.Command:
+    from mqworker.cli.status import status_command  # noqa: PLC0415 - imported when called
+
+    return status_command
+
+
+def _load_queue() -> click.Command:
+    from mqworker.cli.queue import queue_command  # noqa: PLC0415 - imported when called
+
+    return queue_command
+
+
+def _load_job() -> click.Command:
+    from mqworker.cli.job import job_command  # noqa: PLC0415 - imported when called
+
+    return job_command
+
+
+def _load_dead() -> click.Command:
+    from mqworker.cli.dead import dead_command  # noqa: PLC0415 - imported when called
+
+    return dead_command
+
+
 COMMANDS = {
+    "run": LazyCommand("Run tasks: the supervisor, its actors and workers, until TERM or Ctrl-C.", _load_run),
+    "health": LazyCommand("Probe the node of this directory; exit with 0 or 1.", _load_health),
+    "status": LazyCommand("Show how everything is, on one screen.", _load_status),
+    "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
+    "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
+    "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
     "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
+    "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
 }
 
 

@@ -33,6 +33,8 @@ class Message:
     deadline: Instant | None = None
     guard: Guard | None = None
     max_crashes: int | None = USUAL_MAX_CRASHES
+    gate: str | None = None
+    """The limits it waits for, as admit.lua reads them; see `gate_name` in model/gate.py."""
 
     def __post_init__(self) -> None:
         message_id(self.id)
@@ -52,7 +54,13 @@ class Message:
     @property
     def is_plain(self) -> bool:
         """Whether it takes the quick road: ready at once, in order, with nothing to watch."""
-        return self.priority == 0 and self.due is None and self.deadline is None and self.guard is None
+        return (
+            self.priority == 0
+            and self.due is None
+            and self.deadline is None
+            and self.guard is None
+            and self.gate is None
+        )
 
 
 @dataclass(slots=True)  # not frozen: see Delivery

@@ -13,6 +13,7 @@ KNOWN_EXTENSIONS = frozenset(range(1, 8))
 
 _FIRST_NESTED_EXTENSION = 5
 _INSIDE, _SIZED, _ARRAY, _MAP, _EXTENSION = range(5)
+_OPENING = frozenset({_ARRAY, _MAP})
 
 # For each first byte: (kind, fixed size or number of length bytes, count or size where the byte tells it).
 _Header = tuple[int, int, int]
@@ -51,7 +52,7 @@ class _Walk:
             if self._nodes > MOST_NODES:
                 raise InvalidMessage(f"more than {MOST_NODES:,} values in one message")
             kind, at, size = self._header(at, end)
-            if kind == _ARRAY or kind == _MAP:
+            if kind in _OPENING:
                 open_counts.append(size if kind == _ARRAY else 2 * size)
             elif kind == _EXTENSION:
                 self._check_extension(at, at + 1 + size, end, depth + len(open_counts) - 1)

@@ -3,10 +3,10 @@
     position  1-13    enqueued at, milliseconds of the server's clock
               14      priority, 0 to 9
               15      guard mode, a letter of GuardMode or '-'
-              16      'd' when a deadline follows, else '-'
+              16      'd' when a deadline follows, 'g' a gate, 'b' both, else '-'
               17      max crashes, one base-36 digit, or '-' for no limit
               18-20   deliveries so far      21-23  failures      24-25  crashes
-              26-     id, task, [guard key], [deadline ms], each followed by one space; then the body
+              26-     id, task, [guard key], [deadline ms], [gate], each followed by one space; then the body
 
 Text rather than msgpack, because Lua edits it (a retry counts up in place) and because it can be read in
 `redis-cli`. The Lua side is store/scripts/parts/record.lua; tests/redis/test_record.py keeps the two in step.
@@ -23,9 +23,9 @@ from mqworker.model.names import MessageId, TaskName
 _ID_AND_TASK = rb"([A-Za-z0-9_.:@/+=~-]+) ([A-Za-z0-9_.-]+) "
 _PLAIN_AND_NEW = re.compile(rb"([0-9]{13})0--300000000" + _ID_AND_TASK)
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwt]))(?:-|(d))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
+    rb"([0-9]{13})([0-9])(?:-|([irwt]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
     + _ID_AND_TASK
-    + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )"
+    + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )(?(5)([0-9]+) [!-~]+ )(?(6)[!-~]+ )"
 )
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -56,9 +56,10 @@ def decode_record(record: bytes, fence: int) -> Delivery:
     header = _ANY.match(record)
     if not header:
         raise InvalidMessage(f"{len(record)} bytes in the queue are not a record: {record[:40]!r}")
-    at_ms, priority, _, _, max_crashes, deliveries, failures, crashes, message, task, deadline = (
+    at_ms, priority, _, _, _, _, max_crashes, deliveries, failures, crashes, message, task, *deadlines = (
         header.groups()
     )
+    deadline = deadlines[0] or deadlines[1]
     return Delivery(
         fence=fence,
         id=MessageId(message.decode()),

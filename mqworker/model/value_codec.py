@@ -18,21 +18,23 @@ from uuid import UUID
 import msgpack
 
 from mqworker.errors import InvalidMessage
-from mqworker.model.packed_limits import check_packed
+from mqworker.model.packed_limits import DEEPEST, check_packed
 
 Value: TypeAlias = Any
 """Any: a value of the user's, as it goes in and comes out."""
 
 ACCEPTED = (
-    "None, bool, int of 64 bits, finite float, str, bytes, list, tuple, dict, set, frozenset, datetime, date, "
-    "Decimal, UUID, dataclass and enum"
+    "None, bool, int of 64 bits, finite float, str, bytes, list, tuple, dict, set, frozenset, datetime, "
+    "date, Decimal, UUID, dataclass and enum"
 )
 
 _DATETIME, _DATE, _DECIMAL, _UUID, _SET, _FROZENSET, _TUPLE = range(1, 8)
-_PLAIN_TYPES = (dict, list, str, int, float)
+_PLAIN_TYPES: tuple[type[Any], ...] = (dict, list, str, int, float)
 # A double is 0xcb and eight bytes; all ones in the exponent means infinite or not a number. Other bytes may
 # look like one: then the slow check finds nothing.
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]", re.DOTALL)
+# Maps with entries, extensions and doubles: what needs more than msgpack's own checks.
+_SPECIAL = re.compile(rb"[\x81-\x8f\xc7-\xc9\xcb\xd4-\xd8\xde\xdf]")
 _MAP_HEADER = re.compile(rb"[\x81-\x8f\xde\xdf]")
 
 
@@ -48,23 +50,25 @@ def pack(value: Value) -> bytes:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError, BufferError) as error:
         raise NotAccepted(str(error)) from error
+    if len(packed) > DEEPEST:  # what is shorter cannot be deep either
+        _check_own(packed)
     if b"\xcb" in packed and _NOT_FINITE.search(packed) and _has_strange_float(packed):
         raise NotAccepted("a float that is infinite or not a number")
-    try:
-        check_packed(packed)
-    except InvalidMessage as error:
-        raise NotAccepted(str(error)) from error
     return packed
 
 
 def unpack(packed: bytes) -> Value:
     """The value in the bytes. Raises `InvalidMessage` for anything that `pack` would not have written."""
-    check_packed(packed)
+    # Too short to be deep, and nothing in it but lists and leaves: msgpack alone is strict enough.
+    is_simple = len(packed) <= DEEPEST and not _SPECIAL.search(packed)
+    if not is_simple:
+        check_packed(packed)
     try:
-        # Only where there is a map with entries: a hook on each map costs more than everything else.
+        if is_simple:
+            return _unpackb(packed)
         if _MAP_HEADER.search(packed):
             value = _unpackb(packed, ext_hook=_extension, strict_map_key=False, object_pairs_hook=_map)
-        else:
+        else:  # a hook on each map would cost more than everything else
             value = _unpackb(packed, ext_hook=_extension, strict_map_key=False)
     except InvalidMessage:
         raise
@@ -75,15 +79,28 @@ def unpack(packed: bytes) -> Value:
     return value
 
 
+def _check_own(packed: bytes) -> None:
+    try:
+        check_packed(packed)
+    except InvalidMessage as error:
+        raise NotAccepted(str(error)) from error
+
+
 class _Threads(threading.local):
     """A packer for each thread: making one for each value would cost more than the packing."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
         self.packer = msgpack.Packer(default=_replacement, strict_types=True)
 
 
 def _replacement(value: object) -> object:
     """What msgpack can write in place of a value that it cannot."""
+    # From here on foreign code may run: a property, a signal handler. If it packs something too, the packer
+    # at work would mix up both, without a word; so it leaves the stage and finishes with its own caller.
+    _threads.renew()
     encode = _ENCODE_BY_TYPE.get(type(value))
     if encode is not None:
         return encode(value)
@@ -101,7 +118,10 @@ def _replacement(value: object) -> object:
 
 def _array(code: int, items: tuple[object, ...] | set[object] | frozenset[object]) -> msgpack.ExtType:
     # A packer of its own: the one of the thread is at work on the value around this one.
-    return msgpack.ExtType(code, msgpack.packb(list(items), default=_replacement, strict_types=True))
+    packed = cast("bytes", msgpack.packb(list(items), default=_replacement, strict_types=True))
+    if code != _TUPLE:
+        _extension(code, packed)  # an item that arrives as a dict could not be in a set
+    return msgpack.ExtType(code, packed)
 
 
 _ENCODE_BY_TYPE: dict[type, Callable[[Any], msgpack.ExtType]] = {

@@ -18,8 +18,8 @@ _LEAVES = (type(None), bool, bytes, bytearray, memoryview, datetime, date, Decim
 
 def problem_with(name: str, value: object) -> str | None:
     """What is wrong with the value, by the place below `name`; None when nothing was found."""
-    search = _Search()
-    return search.look(name, value, 0)
+    # The call itself is two lists deep before the first argument.
+    return _Search().look(name, value, 2)
 
 
 class _Search:
@@ -33,8 +33,6 @@ class _Search:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             return f"{place}: holds more than {MOST_NODES:,} values, which cannot be sent as one message"
-        if depth > DEEPEST:
-            return f"{place}: is nested more than {DEEPEST} deep"
         if id(value) in self._above:
             return f"{place}: contains itself, a cyclic value cannot be sent"
         if isinstance(value, enum.Enum):
@@ -46,6 +44,8 @@ class _Search:
         return self._look_inside(place, value, depth)
 
     def _look_inside(self, place: str, value: object, depth: int) -> str | None:
+        if depth == DEEPEST:
+            return f"{place}: is nested more than {DEEPEST} deep"
         parts = _parts(place, value)
         if parts is None:
             return f"{place}: a {type(value).__qualname__} cannot be sent; accepted are {ACCEPTED}"
@@ -88,6 +88,6 @@ def _problem_with_leaf(place: str, value: float | str) -> str | None:
             return f"{place}: the text {shown(value)} holds half a character pair, which is no UTF-8"
     elif isinstance(value, int) and not _SMALLEST_INT <= value <= _LARGEST_INT:
         return f"{place}: an int beyond 64 bits cannot be sent; send it as str or Decimal"
-    elif isinstance(value, float) and not math.isfinite(value):
+    elif not math.isfinite(value):
         return f"{place}: {value} cannot be sent; accepted are finite floats"
     return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import Enqueued, Message
-from mqworker.model.names import MessageId, consumer_name, message_id, queue_name, whole_number
+from mqworker.model.names import ConsumerName, MessageId, consumer_name, message_id, queue_name, whole_number
 from mqworker.model.settlement import Settlement
 from mqworker.queues.queue_model import Capability
 from mqworker.queues.work_calls import PendingElement, WorkQueueCalls, WorkQueueOptions
-from mqworker.queues.work_steps import QueueCounts, Whereabouts, WorkQueueSteps
+from mqworker.queues.work_steps import LARGEST_BATCH, QueueCounts, Whereabouts, WorkQueueSteps
 from mqworker.store.store import Store
 
 DEFAULT_LEASE_MS = 30_000
@@ -73,9 +73,25 @@ class WorkQueue:
         """Move delayed messages that are due into their line; milliseconds until the next one, or -1."""
         return self.store.follow(self._steps.promote())
 
+    def admit(self, room: int) -> tuple[int, int]:
+        """Let up to `room` limited messages in, as buckets allow; (how many, ms until the next or -1)."""
+        return self.store.run(self.calls.admit(whole_number("room", room, least=1, most=LARGEST_BATCH)))
+
     def expire(self) -> int:
         """Report waiting messages whose deadline passed; how many."""
         return self.store.follow(self._steps.expire())
+
+    def silent_consumers(self, silent_ms: int) -> list[ConsumerName]:
+        """Consumers that were not heard for so long, by the server's clock."""
+        return self.store.follow(self._steps.silent_consumers(silent_ms))
+
+    def repair(self) -> int:
+        """Mend what a foreign hand broke: entries without their other half; how many."""
+        return self.store.follow(self._steps.repair())
+
+    def rotate_results(self) -> int:
+        """Drop results that were kept long enough; 1 when it was time."""
+        return self.store.run(self.calls.rotate_results())
 
     def forget(self) -> None:
         """Drop what is remembered longer than needed: replies of lanes long unused, guards that ended."""

@@ -70,6 +70,21 @@ class WorkQueueCalls:
             is_numbered=True,
         )
 
+    def claim_records(self, count: int, consumer: ConsumerName) -> Call[list[tuple[int, bytes]]]:
+        """As `claim`, for a consumer that passes records on unread: (fence, record) each."""
+        return Call(
+            script("claim"),
+            (*self.keys.shared, self.keys.held(consumer)),
+            (self._kept, count, consumer, 1, self._window_ms),
+            _claimed_records,
+            is_numbered=True,
+        )
+
+    def settle_with(self, arguments: Sequence[Argument], consumer: ConsumerName) -> Call[int]:
+        """A settlement whose arguments were made elsewhere, by `settle`; how many had lost their lease."""
+        keys = (*self.keys.shared, self.keys.held(consumer))
+        return Call(script("settle"), keys, tuple(arguments), len, is_numbered=True)
+
     def settle(
         self, settlements: Sequence[Settlement], consumer: ConsumerName | None, results_ms: int = 60_000
     ) -> Call[list[Settlement]]:
@@ -128,6 +143,10 @@ class WorkQueueCalls:
         """Move due messages to their line: (promoted, ms until the next or -1)."""
         return Call(script("promote"), self.keys.shared, (limit,), tuple)
 
+    def admit(self, room: int) -> Call[tuple[int, int]]:
+        """Let limited messages in: (admitted, ms until the next token or -1)."""
+        return Call(script("admit"), self.keys.shared, (room,), tuple)
+
     def expire(self, limit: int) -> Call[int]:
         """Report waiting messages whose deadline passed."""
         return Call(script("expire"), self.keys.shared, (self._kept, limit, self._window_ms), int)
@@ -174,6 +193,15 @@ class WorkQueueCalls:
             self.keys.shared,
             (lane_ms, calls_cursor, guards_cursor),
             lambda cursors: (cursors[0].decode(), cursors[1].decode()),
+        )
+
+    def repair(self, parcels_cursor: str, held_cursor: str) -> Call[tuple[int, str, str]]:
+        """Mend entries without their other half; the reply says how many and where to go on."""
+        return Call(
+            script("repair"),
+            (*self.keys.shared, self.keys.held(None)),
+            (parcels_cursor, held_cursor),
+            lambda reply: (reply[0], reply[1].decode(), reply[2].decode()),
         )
 
     def push(self, elements: Sequence[bytes]) -> Call[list[MessageId]]:
@@ -237,6 +265,7 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
         as_argument(message.due),
         as_argument(message.deadline),
         crash_digit(message.max_crashes),
+        message.gate or "",
         message.task,
         message.body,
     )
@@ -280,6 +309,11 @@ def _enqueued(messages: Sequence[Message], turned_away: RawReply) -> list[Enqueu
 def _claimed(reply: RawReply) -> list[Delivery | UnreadableDelivery]:
     first, records = reply
     return [_delivery(record, fence) for fence, record in enumerate(records, first) if record is not None]
+
+
+def _claimed_records(reply: RawReply) -> list[tuple[int, bytes]]:
+    first, records = reply
+    return [(fence, record) for fence, record in enumerate(records, first) if record is not None]
 
 
 def _delivery(record: bytes, fence: int) -> Delivery | UnreadableDelivery:

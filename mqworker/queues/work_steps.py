@@ -139,6 +139,24 @@ class WorkQueueSteps:
             if some < LARGEST_BATCH:
                 return expired
 
+    def repair(self) -> Procedure[int]:
+        """Mend entries without their other half, until all were looked at; how many."""
+        repaired, cursors = 0, ("0", "0")
+        while cursors != ("", ""):
+            some, *rest = yield self.calls.repair(*cursors)
+            repaired, cursors = repaired + some, (rest[0], rest[1])
+        return repaired
+
+    def silent_consumers(self, silent_ms: int) -> Procedure[list[ConsumerName]]:
+        """Consumers whose last beat is so long ago, by the server's clock."""
+        keys = self.calls.keys
+        beats, (seconds, _) = yield Read(
+            (("ZRANGE", keys.named("consumers"), 0, -1, "WITHSCORES"), ("TIME",)), keys.meta
+        )
+        latest_ms = int(seconds) * 1000 - silent_ms
+        pairs = zip(beats[::2], beats[1::2], strict=True)
+        return [ConsumerName(name.decode()) for name, beat_ms in pairs if float(beat_ms) <= latest_ms]
+
     def forget(self) -> Procedure[None]:
         """Drop replies of lanes unused for an hour, and guards that ended."""
         cursors = ("0", "0")

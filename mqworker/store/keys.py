@@ -16,6 +16,16 @@ def queues_key(namespace: str) -> str:
     return f"{namespace}:queues"
 
 
+def nodes_key(namespace: str) -> str:
+    """set: the names of all nodes; those without a snapshot are gone."""
+    return f"{namespace}:nodes"
+
+
+def node_key(namespace: str, node: str) -> str:
+    """String with a time to live: a node's snapshot as JSON, written by its heartbeat reaper."""
+    return f"{namespace}:node:{node}"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkQueueKeys:
     """The keys of one work queue, in the order in which every script receives them (parts/keys.lua)."""

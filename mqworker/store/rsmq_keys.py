@@ -1,7 +1,7 @@
 """The keys of RSMQ queues: three that the RSMQ document lays down, and side keys that are ours alone.
 
-The documented keys are shared with foreign clients, so nothing of ours is ever put into them. On a cluster the
-namespace stands in braces (`{rsmq}`): it is the hash tag of all keys then, and foreign clients cannot follow.
+The documented keys are shared with foreign clients, so nothing of ours is ever put into them. On a cluster
+the namespace stands in braces (`{rsmq}`), as the hash tag of all keys; foreign clients cannot follow there.
 """
 
 from __future__ import annotations

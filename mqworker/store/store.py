@@ -55,6 +55,16 @@ class Store:
             pass
         return exchange.results()
 
+    def begin(self, calls: Sequence[Call[Any]]) -> Exchange:
+        """Number calls of one queue for a round trip that the caller repeats itself, by `attempt`."""
+        return Exchange(calls, self._lanes)
+
+    def attempt(self, exchange: Exchange) -> list[Any]:
+        """Send an exchange once. After StoreUnavailable it may be attempted again: nothing happens twice."""
+        while not exchange.take_replies(self._connection.execute(exchange.commands(), exchange.key)):
+            pass
+        return exchange.results()
+
     def follow(self, procedure: Procedure[ResultT]) -> ResultT:
         """Carry out a procedure to its end and give its result."""
         try:

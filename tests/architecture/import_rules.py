@@ -9,7 +9,12 @@ LAYERS = ("model", "store", "queues", "tasks", "actors", "supervisor", "cli")
 SHARED = {"errors", "redaction", "log", "setting_rules", "settings"}
 # What users may import; services and examples are users.
 PUBLIC = {"errors", "log", "queues", "redaction", "settings", "testing"}
-SHARED_ACTOR_MODULES = {"mail", "frame", "mailbox", "actor"}
+SHARED_ACTOR_MODULES = {
+    # how actors talk and live
+    *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
+    # what several of them use; none of these is an actor
+    *("caretaker", "queue_roster", "run_slot", "wake_ups"),
+}
 
 CONFINED = {
     "redis": ("mqworker/store/",),

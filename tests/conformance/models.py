@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from mqworker.queues.queue_model import Capability
+from mqworker.queues.rsmq_calls import RsmqOptions
+from mqworker.queues.rsmq_queue import RsmqQueue
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.store import Store
@@ -19,7 +21,7 @@ from tests.support.real_server import RealServer
 AnyQueue: TypeAlias = Any
 """Beside `QueueModel`, a queue has the verbs that its capabilities promise; no type says which."""
 
-SHORT_WINDOW_MS = 60
+SHORT_WINDOW_MS = 300
 """How long a chosen id stays taken after its message ended, in tests that wait for that."""
 
 
@@ -58,7 +60,13 @@ def _work_queue(store: Store) -> WorkQueue:
     return WorkQueue(f"q-{new_id()}", store, WorkQueueOptions(dedup_window_ms=SHORT_WINDOW_MS))
 
 
+def _rsmq_queue(store: Store, namespace: str) -> RsmqQueue:
+    return RsmqQueue(f"q-{new_id()}", store, RsmqOptions(namespace), maxsize=-1)
+
+
 MODELS = (
     Model("work", WorkQueue.capabilities, lambda servers: _work_queue(servers.single)),
     Model("work-on-a-cluster", WorkQueue.capabilities, lambda servers: _work_queue(servers.cluster)),
+    Model("rsmq", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.single, "rsmq")),
+    Model("rsmq-cluster", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.cluster, "{rsmq}")),
 )

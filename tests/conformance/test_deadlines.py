@@ -68,9 +68,9 @@ def test_a_message_that_expires_while_delayed_is_reported_and_removed(queue: Any
 
 
 def test_a_message_claimed_in_time_does_not_expire_in_hand(queue: AnyQueue) -> None:
-    queue.enqueue(a_message(deadline=After(30)))
+    queue.enqueue(a_message(deadline=After(300)))
     delivery = queue.claim()[0]
-    queue.enqueue(a_message(deadline=After(30)))
+    queue.enqueue(a_message(deadline=After(300)))
 
     wait_until(lambda: queue.expire() == 1, "the second deadline passed")
 
@@ -82,7 +82,7 @@ def test_a_message_claimed_in_time_does_not_expire_in_hand(queue: AnyQueue) -> N
 def test_a_message_given_back_after_its_deadline_is_not_delivered_again(
     queue: AnyQueue, ending: type[Release | Retry]
 ) -> None:
-    queue.enqueue(a_message(deadline=After(40)))
+    queue.enqueue(a_message(deadline=After(300)))
     delivery = queue.claim()[0]
 
     queue.settle(ending(delivery))
@@ -110,10 +110,10 @@ def test_an_expired_message_cannot_be_cancelled(queue: AnyQueue, priority: int) 
 
 @pytest.mark.needs(Capability.CANCEL)
 def test_a_cancelled_message_does_not_expire(queue: AnyQueue) -> None:
-    message = a_message(deadline=After(10))
+    message = a_message(deadline=After(300))
     queue.enqueue(message)
     queue.cancel(message.id)
-    queue.enqueue(a_message(deadline=After(10)))
+    queue.enqueue(a_message(deadline=After(300)))
 
     wait_until(lambda: queue.expire() == 1, "the other deadline passed")
 

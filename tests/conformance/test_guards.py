@@ -115,7 +115,7 @@ def test_a_chosen_id_is_recognised_after_the_ack_and_free_when_the_window_is_ove
 
 
 def test_a_guard_for_a_time_outlives_its_message_and_ends_in_time(queue: AnyQueue) -> None:
-    short = unique_guard("k", GuardMode.FOR_A_TIME, ttl_ms=40)
+    short = unique_guard("k", GuardMode.FOR_A_TIME, ttl_ms=400)
     queue.enqueue(a_message(guard=short))
     queue.settle(Ack(queue.claim()[0]))
 

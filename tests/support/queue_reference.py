@@ -135,7 +135,7 @@ class QueueReference:
             self._bury(item, crashes=1)
             return
         item.delivered_again(failures=where in {"back", "delayed"}, crashes=where == "crash")
-        self.totals["retried"] += 1
+        self.totals[{"crash": "crashed", "front": "released"}.get(where, "retried")] += 1
         self._watch(item)
         if where == "delayed":
             self.delayed[item.id] = item

@@ -1,15 +1,28 @@
-"""A work queue's keys as they lie in Redis: read without our own code, and aged so that no test has to wait."""
+"""A work queue's keys as they lie in Redis: read without our own code, and aged so that no test waits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import redis
 
 from mqworker.store.keys import WorkQueueKeys
 
 LONG_AGO_MS = 1_000_000_000_000
+
+Value: TypeAlias = Any
+"""A key's value as redis-py gives it: bytes, a list, a set or a dict."""
+
+_READ_BY_TYPE: dict[bytes, Callable[[Any, bytes], object]] = {
+    b"string": lambda pipe, name: pipe.get(name),
+    b"hash": lambda pipe, name: pipe.hgetall(name),
+    b"list": lambda pipe, name: pipe.lrange(name, 0, -1),
+    b"set": lambda pipe, name: pipe.smembers(name),
+    b"zset": lambda pipe, name: pipe.zrange(name, 0, -1, withscores=True),
+    b"stream": lambda pipe, name: pipe.xrange(name),
+}
 
 
 @dataclass
@@ -74,13 +87,26 @@ class RawQueue:
         replies[6] = dict(replies[6])
         return RawState(*replies[:14], held=replies[14:])
 
-    def dump(self) -> dict[bytes, bytes]:
-        """Every key of the server with its serialised value: equal dumps mean that nothing changed."""
+    def dump(self) -> dict[bytes, Value]:
+        """Every key of the server with its value: equal dumps mean that nothing changed.
+
+        Not Redis's own DUMP: that shows the order inside a hash table, which changes while it is resized.
+        """
         names = sorted(self.client.keys("*"))
         pipe = self.client.pipeline(transaction=True)
         for name in names:
-            pipe.dump(name)
+            pipe.type(name)
+        kinds = pipe.execute()
+        for name, kind in zip(names, kinds, strict=True):
+            _READ_BY_TYPE[kind](pipe, name)
         return dict(zip(names, pipe.execute(), strict=True))
+
+    def dump_without_calls(self) -> dict[bytes, Value]:
+        """The dump without what is remembered of calls, which a call that does nothing changes too."""
+        dump, meta = self.dump(), self.key("meta").encode()
+        if isinstance(dump.get(meta), dict):
+            dump[meta] = {name: value for name, value in dump[meta].items() if name[:1] != b"@"}
+        return dump
 
     def end_lease(self, fence: int) -> None:
         """Let a lease be over."""

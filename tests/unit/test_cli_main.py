@@ -20,12 +20,12 @@ def test_version_names_the_program() -> None:
 
 
 def test_help_lists_each_command_with_its_summary() -> None:
-    result = CliRunner().invoke(mqworker, ["--help"], prog_name="mqworker")
+    result = CliRunner().invoke(mqworker, ["--help"], prog_name="mqworker", terminal_width=200)
 
+    lines = {" ".join(line.split()) for line in result.output.splitlines()}
     assert result.exit_code == 0
     assert result.output.startswith("Usage: mqworker ")
-    for name, command in COMMANDS.items():
-        assert f"{name}  {command.summary}" in result.output
+    assert lines >= {f"{name} {command.summary}" for name, command in COMMANDS.items()}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -29,7 +29,7 @@ if which == 'pending' then
   if not first then return {} end
   for i, id in ipairs(redis.call('ZRANGE', delivered, first, stop - 1)) do
     local at_ms, deliveries, record = unpack_popped(redis.call('HGET', popped, id))
-    reply[i] = { id, element_of(record), at_ms, now_ms - at_ms, deliveries }
+    reply[i] = { id, element_of(record), at_ms, math.max(0, now_ms - at_ms), deliveries }
   end
   return reply
 end

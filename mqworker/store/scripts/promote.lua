@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- promote: move delayed messages that are due to the back of their line.
+-- promote: move delayed messages that are due to the back of their line, or to their gate.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  how many at the most
@@ -10,19 +10,26 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include gate
 
 local limit = ARGV[1]
 
 local was_idle = is_idle()
 redis.call('HGET', meta, 'fence')
+redis.call('ZCARD', gates)
 local ids = redis.call('ZRANGE', delayed, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
 if #ids > 0 then
   local due = {}
-  for _, record in ipairs(redis.call('HMGET', parcels, unpack(ids))) do
-    if record then due[#due + 1] = record end
-  end
+  local records = redis.call('HMGET', parcels, unpack(ids))
   redis.call('ZREM', delayed, unpack(ids))
   redis.call('HDEL', parcels, unpack(ids))
+  for i, record in ipairs(records) do
+    if record and is_record(record) and has_gate(record) then
+      place_limited(gate_of(record), ids[i], record)
+    elseif record then
+      due[#due + 1] = record
+    end
+  end
   place_ready(due, 'RPUSH')
   if was_idle and #due > 0 then wake('ready') end
 end

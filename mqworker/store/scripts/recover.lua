@@ -36,7 +36,7 @@ redis.call('HGET', meta, 'fence')
 local reply, ids = {}, {}
 for _, id in ipairs(count > 0 and redis.call('ZRANGE', delivered, 0, count - 1) or {}) do
   local at_ms, deliveries, record = unpack_popped(redis.call('HGET', popped, id))
-  if now_ms - at_ms < elapsed_ms then break end -- ordered by last delivery: all behind it are younger
+  if math.max(0, now_ms - at_ms) < elapsed_ms then break end -- ordered by last delivery: all behind it are younger
   redis.call('ZADD', delivered, digits(redis.call('HINCRBY', meta, 'fence', 1)), id)
   redis.call('HSET', popped, id, digits(now_ms) .. ' ' .. deliveries + 1 .. ' ' .. record)
   ids[#ids + 1], reply[#reply + 1] = id, { id, element_of(record) }

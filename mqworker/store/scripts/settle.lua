@@ -18,6 +18,7 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include gate
 -- @include guard
 -- @include report
 -- @include bury
@@ -42,6 +43,7 @@ local has_ends = redis.call('ZCARD', leases) > 0
 redis.call('XLEN', events) -- foreign types show themselves before the first write
 redis.call('HGET', meta, 'fence')
 redis.call('HLEN', results)
+redis.call('HLEN', old_results)
 local has_waiters = redis.call('SCARD', waiters) > 0
 if #fences > done_count then
   redis.call('ZCARD', deadlines)
@@ -49,10 +51,13 @@ if #fences > done_count then
   redis.call('HLEN', parcels)
   redis.call('ZCARD', dead)
   redis.call('HLEN', graves)
+  redis.call('ZCARD', gates)
 end
 
-local lost, ended, kept_results, front, back = {}, {}, {}, {}, {}
-local cancelled, retried, buried = {}, 0, 0
+local lost, settled_fences, ended, kept_results, front, back = {}, {}, {}, {}, {}, {}
+local cancelled, again, buried = {}, { retried = 0, crashed = 0, released = 0 }, 0
+
+local was_delayed = false
 
 local function free_guard(record, id)
   if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
@@ -62,8 +67,9 @@ for i = 1, done_count do
   local record = records[i]
   if not record then
     lost[#lost + 1] = i - 1
-  elseif has_guards and is_record(record) then
-    free_guard(record, (id_and_task(record)))
+  elseif (has_guards or has_waiters) and is_record(record) then
+    ended[#ended + 1] = (id_and_task(record))
+    free_guard(record, ended[#ended])
   end
 end
 local done = done_count - #lost
@@ -84,6 +90,7 @@ for i = done_count + 1, #fences do
   elseif verdict == 'bury' or not is_record(record) then
     local id = is_record(record) and id_and_task(record) or 'unreadable-' .. fences[i]
     buried = buried + 1
+    ended[#ended + 1] = id
     if is_record(record) then
       record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
       free_guard(record, id)
@@ -92,8 +99,10 @@ for i = done_count + 1, #fences do
   else
     local id, task = id_and_task(record)
     local next_record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
-    retried = retried + 1
-    if redis.call('HGET', results, id) == 'X' then -- somebody cancelled it while it ran: it does not come back
+    local kind = ARGV[at + 3] ~= '0' and 'retried' or ARGV[at + 4] ~= '0' and 'crashed' or 'released'
+    again[kind] = again[kind] + 1
+    local wish = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
+    if wish == 'X' then -- somebody cancelled it while it ran: it does not come back
       redis.call('HSET', results, id, 'C')
       free_guard(record, id)
       cancelled[#cancelled + 1] = { event = 'cancelled', task_id = id, task = task }
@@ -104,6 +113,10 @@ for i = done_count + 1, #fences do
     elseif instant_ms(due_or_letter) > now_ms then
       watch_deadline(id, next_record)
       place_delayed(id, next_record, instant_ms(due_or_letter))
+      was_delayed = true
+    elseif has_gate(record) then -- once more is one more start: it needs a permit like the first
+      watch_deadline(id, next_record)
+      place_limited(gate_of(record), id, next_record)
     else
       watch_deadline(id, next_record)
       back[#back + 1] = next_record
@@ -115,9 +128,9 @@ redis.call('HDEL', held, unpack(fences))
 if has_ends and #lost < #fences then
   -- Only of those that were held: a lost one may be somebody else's by now, with an end that must stay.
   for i, fence in ipairs(fences) do
-    if records[i] then ended[#ended + 1] = fence end
+    if records[i] then settled_fences[#settled_fences + 1] = fence end
   end
-  redis.call('ZREM', leases, unpack(ended))
+  redis.call('ZREM', leases, unpack(settled_fences))
 end
 if #kept_results > 0 then
   redis.call('HSET', results, unpack(kept_results))
@@ -128,7 +141,9 @@ end
 if #front > 0 then place_ready(front, 'LPUSH') end
 if #back > 0 then place_ready(back, 'RPUSH') end
 if done > 0 then redis.call('HINCRBY', meta, 'succeeded', done) end
-if retried > 0 then redis.call('HINCRBY', meta, 'retried', retried) end
+for kind, count in pairs(again) do
+  if count > 0 then redis.call('HINCRBY', meta, kind, count) end
+end
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
 if #cancelled > 0 then redis.call('HINCRBY', meta, 'cancelled', #cancelled) end
 append_block(kept, #fences, codec, block, lost)
@@ -136,5 +151,5 @@ append_events(kept, cancelled)
 if has_waiters then announce(ended) end
 remember_reply(lane, number, #lost == 0 and '[]' or cjson.encode(lost))
 if was_idle and #front + #back > 0 then wake('ready') end
-if retried > #front + #back + #cancelled then wake('delayed') end
+if was_delayed then wake('delayed') end
 return lost

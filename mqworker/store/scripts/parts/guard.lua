@@ -30,7 +30,7 @@ end
 
 local function release_guard(record, id, window_ms)
   local mode, key = guard_mode(record), guard_of(record)
-  local guard = redis.call('HGET', guards, key)
+  local guard = is_record(record) and redis.call('HGET', guards, key) -- foreign bytes hold no key
   if mode == 't' or not guard or string.match(guard, '^[^ ]+') ~= id then return end
   if mode == 'i' then
     redis.call('HSET', guards, key, id .. ' ' .. digits(now_ms + window_ms))

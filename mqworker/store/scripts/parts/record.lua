@@ -1,11 +1,12 @@
 -- record: the text header before every body. Mirrors model/record.py, which documents the layout.
 --
---   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline | 17 max crashes, base 36
---   18-20 deliveries | 21-23 failures | 24-25 crashes | 26- id, task, [guard], [deadline], each with a space; body
+--   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'g' with a gate, 'b' with both | 17 max crashes, base 36
+--   18-20 deliveries | 21-23 failures | 24-25 crashes | 26- id, task, [guard], [deadline], [gate], each
+--   with a space; body
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwt%-][d%-][%w%-]' .. string.rep('%d', 8)
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwt%-][dgb%-][%w%-]' .. string.rep('%d', 8)
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.
@@ -13,7 +14,9 @@ local function is_record(text)
   if not string.match(text, HEADER) then return false end
   local fields = ID_AND_TASK
   if string.sub(text, 15, 15) ~= '-' then fields = fields .. '[!-~]+ ' end
-  if string.sub(text, 16, 16) == 'd' then fields = fields .. '%d+ ' end
+  local extras = string.sub(text, 16, 16)
+  if extras == 'd' or extras == 'b' then fields = fields .. '%d+ ' end
+  if extras == 'g' or extras == 'b' then fields = fields .. '[!-~]+ ' end
   return string.match(text, fields, 26) ~= nil
 end
 
@@ -31,7 +34,13 @@ local function guard_of(record)
 end
 
 local function has_deadline(record)
-  return string.sub(record, 16, 16) == 'd'
+  local extras = string.sub(record, 16, 16)
+  return extras == 'd' or extras == 'b'
+end
+
+local function has_gate(record)
+  local extras = string.sub(record, 16, 16)
+  return extras == 'g' or extras == 'b'
 end
 
 local function deadline_of(record)
@@ -39,6 +48,14 @@ local function deadline_of(record)
     return tonumber(string.match(record, '^[^ ]+ [^ ]+ (%d+) ', 26))
   end
   return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
+end
+
+-- The gate at which it waits for a permit, where has_gate.
+local function gate_of(record)
+  local pattern = '^[^ ]+ [^ ]+ '
+  if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
+  if has_deadline(record) then pattern = pattern .. '%d+ ' end
+  return string.match(record, pattern .. '([^ ]+) ', 26)
 end
 
 -- Whether its deadline has passed: such a message is neither delivered nor cancelled any more.
@@ -65,6 +82,7 @@ local function body_of(record)
   local pattern = '^[^ ]+ [^ ]+ '
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
   if has_deadline(record) then pattern = pattern .. '%d+ ' end
+  if has_gate(record) then pattern = pattern .. '[^ ]+ ' end
   local _, last = string.find(record, pattern, 26)
   return string.sub(record, (last or 0) + 1)
 end

@@ -16,8 +16,8 @@ end
 local function drop_unused_lanes()
   local some = redis.call('HRANDFIELD', calls, 10, 'WITHVALUES')
   for i = 1, #some, 2 do
-    local at_ms = tonumber(string.match(some[i + 1], '^%d+ (%d+) '))
-    if at_ms < now_ms - REMEMBERED_MS then redis.call('HDEL', calls, some[i]) end
+    local at_ms = tonumber(string.match(some[i + 1], '^%d+ (%d+) ') or nil)
+    if not at_ms or at_ms < now_ms - REMEMBERED_MS then redis.call('HDEL', calls, some[i]) end
   end
 end
 

@@ -1,0 +1,94 @@
+"""Broker: everything until a message is ready.
+
+Owns:     the time at which the next delayed message is due.
+Receives: Drain (supervisor).
+Sends:    nothing yet; gateways will hand it what they take in.
+Never:    claims, settles or runs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from mqworker.actors.actor import Post, Watched
+from mqworker.actors.caretaker import Rounds
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mail import Drain, Mail
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.queue_roster import QueueRoster
+from mqworker.actors.wake_ups import WakeUps
+from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.log import Logger
+from mqworker.queues.work import WorkQueue
+from mqworker.store.store import Store
+
+ROUND_MS = 1_000
+"""A lost wake-up delays a delayed message by this much at the most."""
+
+
+class Broker:
+    """The actor; see the module's first lines."""
+
+    name = "broker"
+
+    def __init__(self, store: Store, roster: QueueRoster, log: Logger) -> None:
+        self._roster = roster
+        self._rounds = Rounds(ROUND_MS, log)
+        self._wake_ups = WakeUps(store)
+        self._expired = 0
+        self.is_done = False
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
+        """Only the end concerns it, so far."""
+        if isinstance(mail, Drain):
+            self.is_done = True
+        return ()
+
+    def turn(self, now_ms: int) -> Sequence[Post]:
+        """Promote what is due and expire what is late; sleep until the next one is due, or somebody calls."""
+        if self._was_called():
+            self._rounds.hurry(0, now_ms)
+        soonest: list[int] = []
+        steps = [partial(self._roster.refresh, now_ms)]
+        steps += [partial(self._look_at, queue, soonest) for queue in self._roster]
+        self._rounds.hold(now_ms, steps)
+        for due_in_ms in soonest:
+            self._rounds.hurry(due_in_ms, now_ms)
+        return ()
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """Until something is due."""
+        return self._rounds.due_in_ms(now_ms)
+
+    def watched(self) -> Iterable[Watched]:
+        """The subscription to wake-ups."""
+        return self._wake_ups.watched()
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {
+            "rounds": self._rounds.count,
+            "expired": self._expired,
+            "queues": sum(1 for _ in self._roster),
+        }
+
+    def _look_at(self, queue: WorkQueue, soonest: list[int]) -> None:
+        next_in_ms = queue.promote()
+        if next_in_ms >= 0:
+            soonest.append(next_in_ms)
+        self._expired += queue.expire()
+        queue.rotate_results()
+
+    def _was_called(self) -> bool:
+        calls = list(self._wake_ups.heard(queue.calls.keys.meta for queue in self._roster))
+        # "ready" is the dispatcher's business; an empty channel says that calls may have been missed.
+        return any(text == b"delayed" or not channel for channel, text in calls)
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """The broker's process."""
+    store = open_store(start)
+    roster = QueueRoster(store, queue_options(start.settings))
+    return run_actor(Broker(store, roster, logger_of(start)), control, start)

@@ -1,0 +1,25 @@
+"""What a child is told at its start: plain data, made by the supervisor, the same under fork and spawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mqworker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStart:
+    """Everything an actor needs to know before its first mail."""
+
+    settings: Settings
+    redis_url: str = field(repr=False)  # may hold a password
+    node: str
+    consumer: str
+    """The name under which this node holds leases: new for every generation of the dispatcher."""
+    name: str
+    generation: int
+    parent_pid: int
+    app: str | None
+    """What to import, as module:attribute; only workers do."""
+    slots_path: str
+    """The file of the run slots; see `run_slot.py`."""

@@ -1,0 +1,37 @@
+"""Verdicts on deliveries whose worker died with them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mqworker.errors import InvalidMessage
+from mqworker.model.delivery import UnreadableDelivery
+from mqworker.model.instant import After
+from mqworker.model.record import decode_record
+from mqworker.model.settlement import Bury, Crash, Failure, Release, Retry, Settlement
+
+HARD_TIMEOUT = "hard time-out"
+
+_LONGEST_PAUSE_MS = 600_000
+
+
+def verdict_on_lost_flight(
+    fence: int, record: bytes, task: Mapping[str, Any], cause: str, *, was_running: bool
+) -> Settlement:
+    """Back to the line, uncounted, if it was not begun; else a failure (time-out) or a crash."""
+    try:
+        delivery = decode_record(record, fence)
+    except InvalidMessage as error:
+        return Bury(UnreadableDelivery(fence, record, str(error)), "undecodable")
+    if not was_running:
+        return Release(delivery)
+    if cause == HARD_TIMEOUT:
+        failure = Failure("HardTimeout", "the task ran past its hard time-out; its worker was killed")
+        if delivery.failures >= task.get("retries", 0):
+            return Bury(delivery, "timed out", failure, evidence={"cause": cause})
+        return Retry(delivery, After(min(_LONGEST_PAUSE_MS, 1_000 * 2**delivery.failures)), failure)
+    if delivery.max_crashes is not None and delivery.crashes + 1 >= delivery.max_crashes:
+        failure = Failure("WorkerCrashed", f"the worker died over it {delivery.crashes + 1} times: {cause}")
+        return Bury(delivery, "crashed", failure, evidence={"cause": cause})
+    return Crash(delivery)

@@ -1,0 +1,143 @@
+"""Heartbeat reaper: beats for this node's consumers, and releases what silent ones anywhere held.
+
+Owns:     the list of this node's consumers.
+Receives: ConsumerStarted, ConsumerGone, NodeSnapshot (supervisor).
+Sends:    nothing.
+Never:    takes anything from a consumer that is heard; the script that releases looks at the beat itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from mqworker.actors.actor import Post, Watched
+from mqworker.actors.caretaker import Rounds
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.queue_roster import QueueRoster
+from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.errors import StoreUnavailable
+from mqworker.log import Logger
+from mqworker.queues.work import WorkQueue
+from mqworker.store.keys import node_key, nodes_key
+from mqworker.store.samples import sample
+from mqworker.store.store import Store
+
+_SNAPSHOT_TTL_MS = 15_000
+
+
+class HeartbeatReaper:
+    """The actor; see the module's first lines."""
+
+    name = "heartbeat_reaper"
+
+    def __init__(
+        self,
+        store: Store,
+        roster: QueueRoster,
+        *,
+        namespace: str,
+        interval_ms: int,
+        timeout_ms: int,
+        log: Logger,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._namespace = namespace
+        self._timeout_ms = timeout_ms
+        self._rounds = Rounds(interval_ms, log)
+        self._log = log
+        self._consumers: set[str] = set()
+        self._gone: set[str] = set()
+        self._snapshot: NodeSnapshot | None = None
+        self._released = 0
+        self.is_done = False
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
+        """Note whom to beat for."""
+        match mail:
+            case ConsumerStarted(consumer):
+                self._consumers.add(consumer)
+            case ConsumerGone(consumer):
+                self._consumers.discard(consumer)
+                self._gone.add(consumer)
+                self._rounds.hurry(0, now_ms)
+            case NodeSnapshot():
+                self._snapshot = mail
+            case Drain():
+                self._hide_node()
+                self.is_done = True
+            case _:
+                pass
+        return ()
+
+    def turn(self, now_ms: int) -> Sequence[Post]:
+        """Beat, reap, and show the node, once per interval."""
+        steps = [
+            partial(self._roster.refresh, now_ms),
+            *(partial(self._look_at, queue) for queue in self._roster),
+        ]
+        self._rounds.hold(now_ms, [*steps, self._show_node, self._gone.clear])
+        return ()
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """Until the next beat."""
+        return self._rounds.due_in_ms(now_ms)
+
+    def watched(self) -> Iterable[Watched]:
+        """Nothing but mail."""
+        return ()
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {
+            "rounds": self._rounds.count,
+            "released": self._released,
+            "consumers": sorted(self._consumers),
+        }
+
+    def _look_at(self, queue: WorkQueue) -> None:
+        for consumer in self._consumers:
+            queue.beat(consumer)
+        self._store.run(sample(queue.calls.keys))
+        for consumer in self._gone:
+            self._note(queue, consumer, queue.reap(consumer, silent_ms=0))
+        for consumer in queue.silent_consumers(self._timeout_ms):
+            self._note(queue, consumer, queue.reap(consumer, silent_ms=self._timeout_ms))
+
+    def _note(self, queue: WorkQueue, consumer: str, released: int) -> None:
+        self._released += released
+        if released:
+            self._log.warning("consumer_reaped", queue=queue.name, consumer=consumer, released=released)
+
+    def _hide_node(self) -> None:
+        if self._snapshot is not None:
+            key = node_key(self._namespace, self._snapshot.node)
+            with suppress(StoreUnavailable):  # it ends by itself a little later
+                self._store.read([("DEL", key)], key)
+
+    def _show_node(self) -> None:
+        if self._snapshot is None:
+            return
+        key, nodes = node_key(self._namespace, self._snapshot.node), nodes_key(self._namespace)
+        self._store.read([("SET", key, json.dumps(self._snapshot.facts), "PX", _SNAPSHOT_TTL_MS)], key)
+        self._store.read([("SADD", nodes, self._snapshot.node)], nodes)
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """The heartbeat reaper's process."""
+    store, settings = open_store(start), start.settings
+    reaper = HeartbeatReaper(
+        store,
+        QueueRoster(store, queue_options(settings)),
+        namespace=settings.namespace,
+        interval_ms=int(settings.heartbeat_interval_s * 1000),
+        timeout_ms=int(settings.heartbeat_timeout_s * 1000),
+        log=logger_of(start),
+    )
+    return run_actor(reaper, control, start)

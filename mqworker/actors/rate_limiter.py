@@ -1,0 +1,93 @@
+"""Rate limiter: lets limited messages into the ready line, as buckets allow and workers have room.
+
+Owns:     how many messages the dispatcher has room for, by queue.
+Receives: PermitsWanted (dispatcher); Drain (supervisor).
+Sends:    nothing: an admitted message is in the ready line, and the line wakes the dispatcher itself.
+Never:    counts on its own: the buckets are in Redis, so a limit holds over all nodes.
+
+A limited message waits in Redis, in the lane of its limits, and occupies no worker. Tokens are taken in the
+same script that lets messages in: a killed limiter has spent none for nothing and let nothing in for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from mqworker.actors.actor import Post, Watched
+from mqworker.actors.caretaker import Rounds
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mail import Drain, Mail, PermitsWanted
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.log import Logger
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.store.store import Store
+
+ROUND_MS = 250
+"""So long at the most until a lane is noticed that was filled by somebody else."""
+
+
+class RateLimiter:
+    """The actor; see the module's first lines."""
+
+    name = "rate_limiter"
+
+    def __init__(self, store: Store, options: WorkQueueOptions, log: Logger) -> None:
+        self._store = store
+        self._options = options
+        self._rounds = Rounds(ROUND_MS, log)
+        self._queue_by_name: dict[str, WorkQueue] = {}
+        self._room_by_name: dict[str, int] = {}
+        self._admitted = 0
+        self.is_done = False
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
+        """Note how much room there is."""
+        match mail:
+            case PermitsWanted(queue, count):
+                if queue not in self._queue_by_name:
+                    self._queue_by_name[queue] = WorkQueue(queue, self._store, self._options)
+                self._room_by_name[queue] = count
+                self._rounds.hurry(0, now_ms)
+            case Drain():
+                self.is_done = True
+            case _:
+                pass
+        return ()
+
+    def turn(self, now_ms: int) -> Sequence[Post]:
+        """Admit what the buckets allow; sleep until the next token."""
+        soonest: list[int] = []
+        roomy = [queue for name, queue in self._queue_by_name.items() if self._room_by_name[name] > 0]
+        self._rounds.hold(now_ms, [partial(self._admit, queue, soonest) for queue in roomy])
+        for next_in_ms in soonest:
+            self._rounds.hurry(next_in_ms, now_ms)
+        return ()
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """Until the next token, or the next round."""
+        return self._rounds.due_in_ms(now_ms)
+
+    def watched(self) -> Iterable[Watched]:
+        """Nothing but mail."""
+        return ()
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {"rounds": self._rounds.count, "admitted": self._admitted, "room": dict(self._room_by_name)}
+
+    def _admit(self, queue: WorkQueue, soonest: list[int]) -> None:
+        admitted, next_in_ms = queue.admit(self._room_by_name[queue.name])
+        self._admitted += admitted
+        self._room_by_name[queue.name] -= admitted
+        if next_in_ms >= 0 and self._room_by_name[queue.name] > 0:
+            soonest.append(max(1, next_in_ms))
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """The rate limiter's process."""
+    limiter = RateLimiter(open_store(start), queue_options(start.settings), logger_of(start))
+    return run_actor(limiter, control, start)

@@ -1,0 +1,45 @@
+"""Wake-ups: what scripts call out on a queue's channel. A lost one costs a poll, never a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mqworker.actors.actor import Watched
+from mqworker.errors import StoreUnavailable
+from mqworker.store.store import Store
+from mqworker.store.subscription import Subscription
+
+
+class WakeUps:
+    """A subscription to the channels of the queues at hand, whatever they are at the moment."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._subscription: Subscription | None = None
+        self._channels: frozenset[str] = frozenset()
+
+    def heard(self, channels: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """What was called since the last time: (channel, text); an empty channel: some may be missing."""
+        try:
+            self._listen_to(frozenset(channels))
+            while self._subscription is not None:
+                call = self._subscription.get(0)
+                if call is None:
+                    return
+                yield call
+        except StoreUnavailable:
+            return  # polling goes on meanwhile; the next `get` subscribes again
+
+    def watched(self) -> tuple[Watched, ...]:
+        """What to wait for."""
+        return () if self._subscription is None else (self._subscription,)
+
+    def _listen_to(self, channels: frozenset[str]) -> None:
+        if channels == self._channels:
+            return
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+        if channels:
+            self._subscription = self._store.connection.subscribe(sorted(channels))
+        self._channels = channels

@@ -1,0 +1,49 @@
+"""Wiring: what the mains of the actors make out of their `ChildStart` before the loop begins."""
+
+from __future__ import annotations
+
+from mqworker.actors.actor import Actor, ActorLoop
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mailbox import Mailbox
+from mqworker.log import Logger, get_logger
+from mqworker.model.clock import SystemClock
+from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.settings import Settings
+from mqworker.store.address import parse_address
+from mqworker.store.connection import open_connection
+from mqworker.store.store import Store
+
+_ACTOR_READ_TIMEOUT_S = 2.0
+"""Shorter than the supervisor's patience: while Redis hangs, an actor must still answer pings."""
+
+
+def open_store(start: ChildStart) -> Store:
+    """The store of an actor. It repeats nothing by itself: the actor's next turn does."""
+    settings = start.settings
+    connection = open_connection(
+        parse_address(start.redis_url),
+        connect_timeout_s=min(settings.connect_timeout_s, _ACTOR_READ_TIMEOUT_S),
+        read_timeout_s=min(settings.read_timeout_s, _ACTOR_READ_TIMEOUT_S),
+        client_name=f"mqworker-{start.name}".replace(":", "-"),
+    )
+    return Store(connection, retry_for_ms=0)
+
+
+def queue_options(settings: Settings) -> WorkQueueOptions:
+    """What every call of a queue carries along, from the settings."""
+    return WorkQueueOptions(
+        namespace=settings.namespace,
+        events_kept=settings.events_kept,
+        dedup_window_ms=int(settings.dedup_window_s * 1000),
+    )
+
+
+def logger_of(start: ChildStart) -> Logger:
+    """The logger of an actor, with its name and node bound once."""
+    return get_logger(actor=start.name, node=start.node)
+
+
+def run_actor(actor: Actor, control: Mailbox, start: ChildStart) -> int:
+    """Run the loop to its end; the exit code of the process."""
+    ActorLoop(actor, control, SystemClock(), logger_of(start)).run()
+    return 0

@@ -1,0 +1,259 @@
+"""Worker: runs task code. A crash here costs one delivery and nothing else.
+
+Owns:     the deliveries it was given and has not reported.
+Receives: RunDeliveries, CancelDelivery, Drain (dispatcher); Drain (supervisor).
+Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (dispatcher).
+Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher.
+
+Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
+thread of its own, many at once. SIGUSR1 interrupts a long task for a moment: what is not begun goes back,
+what is finished is reported, and the task goes on.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from mqworker.actors.actor import ActorLoop, Post, Watched
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mail import (
+    CancelDelivery,
+    DeliveriesReturned,
+    Drain,
+    Mail,
+    PeerAttached,
+    PeerLost,
+    RunDeliveries,
+    WorkerLeaving,
+    WorkerReady,
+)
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.wiring import logger_of, queue_options
+from mqworker.actors.worker_limits import WorkerLimits
+from mqworker.actors.worker_pool import Bench
+from mqworker.actors.worker_report import Report
+from mqworker.errors import InvalidMessage
+from mqworker.log import Logger
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.names import MessageId
+from mqworker.model.record import decode_record
+from mqworker.model.settlement import Bury
+from mqworker.queues.work_calls import WorkQueueCalls
+from mqworker.settings import Settings
+from mqworker.tasks.app import App
+from mqworker.tasks.default_app import default_app
+from mqworker.tasks.loading import load_app
+from mqworker.tasks.progress import StoreDesk
+from mqworker.tasks.run import TaskRunner
+
+DISPATCHER = "dispatcher"
+STINT_MS = 10
+"""After so long the worker looks at its mail between two tasks."""
+
+
+class Worker:
+    """The actor; see the module's first lines."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        runner: TaskRunner,
+        ready: WorkerReady,
+        *,
+        slots: RunSlots,
+        report: Report,
+        limits: WorkerLimits,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self.name = name
+        self.is_done = False
+        self._index = index
+        self._runner = runner
+        self._ready = ready
+        self._slots = slots
+        self._report = report
+        self._limits = limits
+        self._clock = clock
+        self._log = log
+        self._pending: deque[tuple[str, Delivery]] = deque()
+        self._bench = Bench(runner, threads=ready.threads)
+        self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
+        self._is_in_task = False
+        self._is_draining = False
+        self._has_announced_leaving = False
+
+    def listen_for_nudges(self, post_now: Callable[[Sequence[Post]], None]) -> None:
+        """Let SIGUSR1 interrupt a task; `post_now` sends mail from inside it."""
+        self._post_now = post_now
+        signal.signal(signal.SIGUSR1, self._on_nudge)
+        signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
+        """Take in work; `turn` does it."""
+        match mail:
+            case RunDeliveries(queue, fences, records):
+                self._take(queue, fences, records)
+            case PeerAttached(peer) if peer == DISPATCHER:
+                return [Post(DISPATCHER, self._ready)]
+            case CancelDelivery(message):
+                self._runner.cancel(MessageId(message))
+            case PeerLost(peer) if peer == DISPATCHER:
+                self._pending.clear()  # whoever takes over for the dispatcher gives them to somebody else
+            case Drain():
+                self._is_draining = True
+            case _:
+                pass
+        return ()
+
+    def turn(self, now_ms: int) -> Sequence[Post]:
+        """Run tasks for a stint, and report."""
+        self._collect_finished()
+        stop_at_ms = now_ms + STINT_MS
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            self._run(queue, delivery)
+            if self._clock.monotonic_ms() >= stop_at_ms:
+                break
+        self._collect_finished()
+        self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
+        return [*self._report.posts(), *self._leaving()]
+
+    def next_turn_in_ms(self, now_ms: int) -> int:  # noqa: ARG002
+        """At once while there is work."""
+        return 0 if self._pending else 1_000
+
+    def watched(self) -> Iterable[Watched]:
+        """The bell that threads and the event loop ring when they finished something."""
+        return (self._bench.bell,)
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {"ran": self._report.count, "pending": len(self._pending), "beside": self._bench.busy}
+
+    def close(self) -> None:
+        """End the event loop and the threads."""
+        self._bench.close()
+
+    def _take(self, queue: str, fences: Sequence[int], records: Sequence[bytes]) -> None:
+        for fence, record in zip(fences, records, strict=True):
+            try:
+                delivery = decode_record(record, fence)
+            except InvalidMessage as error:
+                unreadable = UnreadableDelivery(fence, record, str(error))
+                self._report.add(queue, Bury(unreadable, "undecodable", evidence={"problem": str(error)}))
+                continue
+            if self._runner.is_async(delivery.task):
+                self._bench.run_async(queue, delivery)
+            elif self._ready.threads > 1:
+                self._bench.run_in_thread(queue, delivery)
+            else:
+                self._pending.append((queue, delivery))
+
+    def _run(self, queue: str, delivery: Delivery) -> None:
+        hard_ms = self._runner.hard_timeout_ms(delivery.task)
+        deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
+        self._slots.begin(self._index, delivery.fence, deadline_ms)
+        self._is_in_task = True
+        try:
+            settlement = self._runner.run(delivery, queue)
+        finally:
+            self._is_in_task = False
+        self._slots.end(self._index)
+        self._report.add(queue, settlement)
+
+    def _collect_finished(self) -> None:
+        for queue, settlement in self._bench.finished():
+            self._report.add(queue, settlement)
+
+    def _on_nudge(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # In the main thread, between two bytecodes of a task: no code of the loop is under way, so it is safe
+        # to send. Outside a task the loop will come to its mail by itself.
+        if not self._is_in_task:
+            return
+        returned: dict[str, list[int]] = {}
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            returned.setdefault(queue, []).append(delivery.fence)
+        posts = [Post(DISPATCHER, DeliveriesReturned(queue, fences)) for queue, fences in returned.items()]
+        self._post_now([*self._report.posts(), *posts])
+
+    def _leaving(self) -> Sequence[Post]:
+        reason = self._limits.reached(self._report.count)
+        if reason is None or self._has_announced_leaving:
+            return ()
+        self._has_announced_leaving = True
+        self._log.info("worker_leaving", reason=reason)
+        return (Post(DISPATCHER, WorkerLeaving(reason)),)
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """A worker's process: the only one that imports the application."""
+    settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
+    app = default_app() if start.app is None else load_app(start.app, Path.cwd())
+    app.adopt(settings)
+    worker = Worker(
+        start.name,
+        int(start.name.partition(":")[2]),
+        TaskRunner(
+            app.registry,
+            worker=start.name,
+            node=start.node,
+            clock=clock,
+            max_message_bytes=settings.max_message_bytes,
+            hooks=app.hooks,
+            desk=StoreDesk(app.work_queue, clock),
+        ),
+        readiness(app, settings),
+        slots=RunSlots(start.slots_path),
+        report=Report(lambda queue: WorkQueueCalls(queue, queue_options(settings)), _longest_result_ms(app)),
+        limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
+        clock=clock,
+        log=logger_of(start),
+    )
+    loop = ActorLoop(worker, control, clock, logger_of(start))
+    worker.listen_for_nudges(loop.deliver)
+    loop.run()
+    worker.close()
+    return 0
+
+
+def readiness(app: App, settings: Settings) -> WorkerReady:
+    """What the dispatcher must know about an app."""
+    queues = {task.options.queue for task in app.registry} | set(app.queues)
+    return WorkerReady(
+        tasks={
+            task.name: {
+                "queue": task.options.queue,
+                "async": task.is_async,
+                "once": task.options.delivery == "at_most_once",
+                "retries": task.options.retry.max,
+                "limited": bool(task.options.rates),
+            }
+            for task in app.registry
+        },
+        queues={
+            name: {"weight": app.queues[name].weight if name in app.queues else 1} for name in sorted(queues)
+        },
+        threads=settings.threads,
+        concurrency=settings.concurrency,
+    )
+
+
+def _longest_result_ms(app: App) -> int:
+    return max((app.registry.result_ttl_ms(task.name) for task in app.registry), default=0)
+
+
+def _memory_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,151 @@
+"""`mqworker queue`: look at queues, pause and resume them, limit their length, throw away what waits."""
+
+from __future__ import annotations
+
+import click
+
+from mqworker.cli.site import REDIS_URL, Site, Target, confirm
+from mqworker.cli.status_screen import queue_lines
+from mqworker.cli.terminal import terminal_width
+from mqworker.cli.wording import NOTHING, counted, duration, moment, rate, safe
+from mqworker.model.view import QueueView, SystemView
+from mqworker.queues.work_waits import Waits, recent_waits
+from mqworker.store.snapshots import read_system
+
+NAME = click.argument("name")
+YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
+
+
+@click.group("queue")
+@REDIS_URL
+@click.pass_context
+def queue_command(context: click.Context, redis_url: str | None) -> None:
+    """Look at queues; pause, resume, limit and purge them."""
+    context.obj = Target(redis_url)
+
+
+@queue_command.command("list")
+@click.pass_obj
+def list_all(target: Target) -> None:
+    """Show all queues."""
+    with target.open() as site:
+        view = read_system(site.store, site.settings.namespace)
+    click.echo("\n".join(queue_lines(view, terminal_width())))
+
+
+@queue_command.command()
+@NAME
+@click.pass_obj
+def show(target: Target, name: str) -> None:
+    """Show everything about one queue."""
+    with target.open() as site:
+        waits = recent_waits(site.queue(name))
+        view = read_system(site.store, site.settings.namespace)
+    queue = next(each for each in view.queues if each.name == name)
+    for label, text in [*_facts(queue, view), ("p95", _waited(waits))]:
+        click.echo(f"{label:<12}  {text}")
+
+
+@queue_command.command()
+@NAME
+@click.pass_obj
+def pause(target: Target, name: str) -> None:
+    """Hand out nothing more until resumed; enqueueing goes on, and what runs is finished."""
+    with target.open() as site:
+        queue = site.queue(name)
+        # When instead of a mere 1: so that `status` and `job explain` can say since when.
+        site.store.run(queue.calls.configure(paused=str(site.now_ms())))
+        click.echo(
+            f"queue {name} is paused, {_waiting(site, name)} in it; `mqworker queue resume {name}` ends that"
+        )
+
+
+@queue_command.command()
+@NAME
+@click.pass_obj
+def resume(target: Target, name: str) -> None:
+    """Hand out messages again."""
+    with target.open() as site:
+        site.queue(name).resume()
+        click.echo(f"queue {name} hands out messages again, {_waiting(site, name)} in it")
+
+
+@queue_command.command()
+@NAME
+@click.argument("length", metavar="N|none")
+@click.pass_obj
+def limit(target: Target, name: str, length: str) -> None:
+    """Refuse to hold more than N waiting messages; `none` lifts the limit."""
+    wanted = _length(length)
+    with target.open() as site:
+        site.queue(name).limit(wanted)
+    if wanted is None:
+        click.echo(f"queue {name} has no limit")
+    else:
+        click.echo(f"queue {name} takes {counted(wanted, 'waiting message')} at the most")
+
+
+@queue_command.command()
+@NAME
+@YES
+@click.pass_obj
+def purge(target: Target, name: str, is_yes: bool) -> None:  # noqa: FBT001 - how click passes a flag
+    """Throw away everything that waits. What runs is finished, dead letters stay."""
+    with target.open() as site:
+        queue = site.queue(name)
+        confirm(f"Throw away {_waiting(site, name)} of queue {name}?", is_yes=is_yes)
+        click.echo(f"{counted(queue.purge_waiting(), 'message')} of queue {name} thrown away")
+
+
+def _waiting(site: Site, name: str) -> str:
+    return counted(site.queue(name).counts().waiting, "waiting message")
+
+
+def _length(text: str) -> int | None:
+    if text == "none":
+        return None
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise click.BadParameter(
+        f"got {safe(text)!r}; accepted: a whole number from 1 on, or none", param_hint="N"
+    )
+
+
+def _facts(queue: QueueView, view: SystemView) -> list[tuple[str, str]]:
+    pace = queue.throughput
+    paused = f"paused since {moment(queue.paused_at_ms, view.at_ms)}" if queue.paused_at_ms else "paused"
+    drain = NOTHING if queue.drain_s is None or not queue.ready else f"about {duration(queue.drain_s * 1000)}"
+    limited = f", {queue.limited:,} of them for a rate limit" if queue.limited else ""
+    popped = f", and {queue.delivered:,} popped and not acknowledged" if queue.delivered else ""
+    oldest = NOTHING if queue.oldest_ms is None else f"enqueued {duration(queue.oldest_ms)} ago"
+    return [
+        ("queue", f"{queue.name}, {paused if queue.is_paused else 'handing out'}"),
+        ("ready", f"{queue.ready:,}; the front one {oldest}" if queue.ready else "0"),
+        ("delayed", f"{queue.delayed:,}{limited}"),
+        ("leased", f"{queue.leased:,}{popped}"),
+        ("dead", f"{queue.dead:,}"),
+        ("limit", "none" if queue.limit is None else f"{queue.limit:,} waiting"),
+        ("in, out", f"{rate(pace.in_per_s)}/s in, {rate(pace.out_per_s)}/s out" if pace else NOTHING),
+        ("empty in", drain),
+        *_consumer_facts(queue, view),
+        (
+            "since made",
+            ", ".join(f"{count:,} {name}" for name, count in queue.totals.items() if count) or NOTHING,
+        ),
+    ]
+
+
+def _waited(waits: Waits | None) -> str:
+    if waits is None:
+        return NOTHING
+    wait, run = duration(waits.wait_p95_ms), duration(waits.run_p95_ms)
+    return f"waited {wait}, ran {run}; of the last {counted(waits.runs, 'first attempt')} that succeeded"
+
+
+def _consumer_facts(queue: QueueView, view: SystemView) -> list[tuple[str, str]]:
+    nodes = ", ".join(safe(node.name) for node in view.nodes if queue.name in node.queues)
+    holders = [
+        ("holder", f"{safe(each.name)} holds {each.held:,}, heard {duration(each.silent_ms)} ago")
+        for each in queue.consumers
+    ]
+    return [("consumed by", nodes or "no node"), *holders]

@@ -1,0 +1,160 @@
+"""Annotations as instructions: how a received value becomes the dataclass or enum that a parameter asks for.
+
+Only types that the receiving code itself names are ever built; the bytes say nothing about types.
+"""
+
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mqworker.errors import InvalidMessage
+from mqworker.model.names import shown
+
+Rebuild = Callable[[Any], Any]
+"""Any: a received value in, the value that the annotation promises out."""
+
+_SEQUENCES: dict[object, Callable[[Any], Any]] = {list: list, set: set, frozenset: frozenset}
+
+
+def hints_of(annotated: Callable[..., object] | type) -> dict[str, Any]:
+    """The resolved annotations; one that names something unknown at run time is left out."""
+    try:
+        return typing.get_type_hints(annotated)
+    except (NameError, AttributeError, TypeError):
+        plain = getattr(annotated, "__annotations__", {})
+        return {name: hint for name, hint in plain.items() if not isinstance(hint, str)}
+
+
+def rebuild_by_parameter(hints: Mapping[str, Any]) -> dict[str, Rebuild]:
+    """For each parameter whose values must be rebuilt, how; all others are missing."""
+    found = {name: rebuild_for(hint) for name, hint in hints.items()}
+    return {name: rebuild for name, rebuild in found.items() if rebuild is not None}
+
+
+def rebuild_for(hint: object, _inside: tuple[object, ...] = ()) -> Rebuild | None:
+    """How values for this annotation are rebuilt; None where they arrive as they are."""
+    if isinstance(hint, type) and not typing.get_origin(hint):
+        return _class_rebuild(hint, _inside)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return rebuild_for(arguments[0], _inside)
+    if origin in (typing.Union, types.UnionType):
+        return _union_rebuild(arguments, _inside)
+    return _container_rebuild(origin, arguments, _inside) if arguments else None
+
+
+def _class_rebuild(kind: type, inside: tuple[object, ...]) -> Rebuild | None:
+    if issubclass(kind, enum.Enum):
+        return _enum_rebuild(kind)
+    return _dataclass_rebuild(kind, inside) if dataclasses.is_dataclass(kind) else None
+
+
+def _container_rebuild(
+    origin: object, arguments: tuple[object, ...], inside: tuple[object, ...]
+) -> Rebuild | None:
+    if origin in _SEQUENCES:
+        return _items_rebuild(_SEQUENCES[origin], rebuild_for(arguments[0], inside))
+    if origin is tuple:
+        return _tuple_rebuild(arguments, inside)
+    if origin is dict:
+        return _dict_rebuild(rebuild_for(arguments[0], inside), rebuild_for(arguments[1], inside))
+    return None
+
+
+def _enum_rebuild(kind: type[enum.Enum]) -> Rebuild:
+    def rebuild(value: object) -> object:
+        try:
+            return kind(value)
+        except ValueError as error:
+            raise InvalidMessage(f"{shown(value)} is no {kind.__qualname__}") from error
+
+    return rebuild
+
+
+def _dataclass_rebuild(kind: type, inside: tuple[object, ...]) -> Rebuild:
+    if kind in inside:  # refers to itself: resolved when a value is there, or this would not end
+        return lambda value: _rebuild_late(kind, value)
+    rebuilds = rebuild_by_parameter_of(kind, (*inside, kind))
+    names = {field.name for field in dataclasses.fields(kind) if field.init}
+
+    def rebuild(value: object) -> object:
+        if not isinstance(value, dict) or not value.keys() <= names:
+            raise InvalidMessage(f"{shown(value)} is no {kind.__qualname__}")
+        try:
+            return kind(
+                **{name: rebuilds[name](item) if name in rebuilds else item for name, item in value.items()}
+            )
+        except TypeError as error:
+            raise InvalidMessage(f"no {kind.__qualname__} can be made of {shown(value)}: {error}") from error
+
+    return rebuild
+
+
+def _rebuild_late(kind: type, value: object) -> object:
+    return _dataclass_rebuild(kind, ())(value)
+
+
+def rebuild_by_parameter_of(kind: type, inside: tuple[object, ...]) -> dict[str, Rebuild]:
+    """The same for the fields of a dataclass."""
+    found = {name: rebuild_for(hint, inside) for name, hint in hints_of(kind).items()}
+    return {name: rebuild for name, rebuild in found.items() if rebuild is not None}
+
+
+def _union_rebuild(members: tuple[object, ...], inside: tuple[object, ...]) -> Rebuild | None:
+    """A union with one member to rebuild (`User | None`): where that fails, the value stays as it is."""
+    rebuilds = [rebuild for rebuild in (rebuild_for(each, inside) for each in members) if rebuild is not None]
+    if not rebuilds:
+        return None
+
+    def rebuild(value: object) -> object:
+        if value is None and type(None) in members:
+            return None
+        for each in rebuilds:
+            try:
+                return each(value)
+            except InvalidMessage:
+                continue
+        return value
+
+    return rebuild
+
+
+def _items_rebuild(kind: Callable[[Any], Any], item: Rebuild | None) -> Rebuild | None:
+    if item is None:
+        return None
+    return lambda value: (
+        kind(item(each) for each in value) if isinstance(value, list | set | frozenset) else value
+    )
+
+
+def _tuple_rebuild(arguments: tuple[object, ...], inside: tuple[object, ...]) -> Rebuild | None:
+    rebuilds = [rebuild_for(each, inside) for each in arguments if each is not ...]
+    if not any(rebuilds):
+        return None
+
+    def rebuild(value: object) -> object:
+        if not isinstance(value, tuple | list):
+            return value
+        each = rebuilds * len(value) if ... in arguments else rebuilds
+        pairs = zip(value, each, strict=False)
+        return tuple(item if how is None else how(item) for item, how in pairs)
+
+    return rebuild
+
+
+def _dict_rebuild(key: Rebuild | None, item: Rebuild | None) -> Rebuild | None:
+    if key is None and item is None:
+        return None
+
+    def rebuild(value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {
+            name if key is None else key(name): each if item is None else item(each)
+            for name, each in value.items()
+        }
+
+    return rebuild

@@ -1,0 +1,116 @@
+"""The envelope: the body of a task's message, `[args, kwargs]` or `[args, kwargs, options]`.
+
+The task's name and the id stand in the record around it (record.py), so a call without arguments is three
+bytes. Options are a map that is there only when it says something.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqworker.errors import InvalidArgument, InvalidMessage
+from mqworker.model.names import shown, whole_number
+from mqworker.model.value_codec import NotAccepted, Value, pack, unpack
+from mqworker.model.value_problem import problem_with
+
+MOST_HEADERS = 64
+LONGEST_HEADER = 4_096
+LONGEST_TIMEOUT_MS = 366 * 24 * 3600 * 1000
+
+_HEADERS, _TIMEOUT_MS = "headers", "timeout_ms"
+_NO_HEADERS: Mapping[str, str] = {}
+_NO_ARGUMENTS = b"\x92\x90\x80"
+_LENGTHS = (2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What a call carries along besides its arguments."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.headers) > MOST_HEADERS:
+            raise InvalidArgument(f"headers: got {len(self.headers)}; accepted are up to {MOST_HEADERS}")
+        for name, text in self.headers.items():
+            _check_header(name, text)
+        if self.timeout_ms is not None:
+            whole_number("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
+
+
+@dataclass(slots=True)  # not frozen: one is made for each delivery
+class Envelope:
+    """A decoded body. Treat it as read-only."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    headers: Mapping[str, str]
+    timeout_ms: int | None = None
+
+
+def encode_call(
+    args: Sequence[Value], kwargs: Mapping[str, Value], options: CallOptions | None = None
+) -> bytes:
+    """The body of a call. Raises `NotAccepted`: `explain` turns it into words for the caller."""
+    if options is None:
+        return pack([[*args], kwargs])
+    return pack([[*args], kwargs, _option_map(options)])
+
+
+def explain(refused: NotAccepted, task: str, values_by_name: Mapping[str, Value]) -> InvalidArgument:
+    """The error for a call that cannot be encoded: names the argument, where one is to blame."""
+    for name, value in values_by_name.items():
+        problem = problem_with(f"argument {name!r} of {task}", value)
+        if problem is not None:
+            return InvalidArgument(problem)
+    return InvalidArgument(f"the arguments of {task} together cannot be sent: {refused}")
+
+
+def decode_call(body: bytes) -> Envelope:
+    """The call in a body. Raises `InvalidMessage`; limits are checked before anything is built."""
+    if body == _NO_ARGUMENTS:
+        return Envelope([], {}, _NO_HEADERS)
+    call = unpack(body)
+    # By hand instead of `match`: five times quicker, and this runs for each delivery.
+    if type(call) is not list or len(call) not in _LENGTHS:
+        raise InvalidMessage(f"{len(body)} bytes are not a call: [args, kwargs] or with options is expected")
+    args, kwargs = call[0], call[1]
+    if type(args) is not list or type(kwargs) is not dict:
+        raise InvalidMessage("a call holds no list of arguments or no map of keyword arguments")
+    if kwargs and not all(type(name) is str for name in kwargs):
+        raise InvalidMessage("the name of a keyword argument is not a text")
+    if len(call) == _LENGTHS[0]:
+        return Envelope(args, kwargs, _NO_HEADERS)
+    return _with_options(args, kwargs, call[2])
+
+
+def _check_header(name: object, text: object) -> None:
+    if isinstance(name, str) and isinstance(text, str) and len(name) + len(text) <= LONGEST_HEADER:
+        return
+    raise InvalidArgument(
+        f"headers: got {shown(name)}: {shown(text)}; accepted are pairs of texts, together up to "
+        f"{LONGEST_HEADER:,} characters"
+    )
+
+
+def _option_map(options: CallOptions) -> dict[str, object]:
+    chosen: dict[str, object] = {}
+    if options.headers:
+        chosen[_HEADERS] = dict(options.headers)
+    if options.timeout_ms is not None:
+        chosen[_TIMEOUT_MS] = options.timeout_ms
+    return chosen
+
+
+def _with_options(args: list[Any], kwargs: dict[str, Any], options: object) -> Envelope:
+    if not isinstance(options, dict) or not options:
+        raise InvalidMessage("the options of a call are no map, or an empty one")
+    unknown = options.keys() - {_HEADERS, _TIMEOUT_MS}
+    if unknown:
+        raise InvalidMessage(f"unknown options of a call: {shown(sorted(map(str, unknown)))}")
+    try:
+        checked = CallOptions(options.get(_HEADERS, {}), options.get(_TIMEOUT_MS))
+    except (InvalidArgument, TypeError, AttributeError) as error:
+        raise InvalidMessage(f"the options of a call do not fit: {error}") from error
+    return Envelope(args, kwargs, checked.headers, checked.timeout_ms)

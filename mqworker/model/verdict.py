@@ -1,0 +1,144 @@
+"""Verdict: healthy, degraded or down, and why, in words. A pure function of what `status` sees.
+
+Only what an operator should act on counts. A paused queue is paused on purpose; a backlog that drains is
+work, and no trouble; a worker may run one task for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, ServerView, SystemView
+
+
+class Health(Enum):
+    """The three words, and the exit code of each."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+    @property
+    def exit_code(self) -> int:
+        """What `mqworker status` exits with; 3 is left for: no Redis."""
+        return {Health.HEALTHY: 0, Health.DEGRADED: 1, Health.DOWN: 2}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictLimits:
+    """From when on something is worth a word."""
+
+    silent_ms: int = 5_000
+    restart_loop: int = 3
+    unconsumed_ms: int = 5_000
+    oldest_ms: int = 300_000
+    drain_s: float = 60.0
+    """An old message at the front is no trouble where the whole line will be gone so soon."""
+    memory_share: float = 0.9
+    length_share: float = 0.95
+
+
+_LONG_S = 120
+
+USUAL_LIMITS = VerdictLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The word, and the reasons for it, the most important first."""
+
+    health: Health
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As one line."""
+        return f"{self.health.value}: {'; '.join(self.reasons)}" if self.reasons else self.health.value
+
+
+def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
+    """The verdict on everything behind one server."""
+    if not view.nodes:
+        return Verdict(Health.DOWN, ("no node beats, nothing runs; start `mqworker run`", *_backlog(view)))
+    reasons = [*_of_server(view.server, limits)]
+    if all(node.is_draining for node in view.nodes):
+        reasons.append("every node is draining, nothing new is taken")
+    for node in view.nodes:
+        reasons += _of_node(node, limits)
+    for queue in view.queues:
+        reasons += _of_queue(queue, view, limits)
+    return Verdict(Health.DEGRADED if reasons else Health.HEALTHY, tuple(reasons))
+
+
+def _backlog(view: SystemView) -> Iterator[str]:
+    waiting = sum(queue.waiting for queue in view.queues)
+    if waiting:
+        yield f"{waiting:,} {'message waits' if waiting == 1 else 'messages wait'}"
+
+
+def _of_server(server: ServerView, limits: VerdictLimits) -> Iterator[str]:
+    yield from server.troubles
+    if server.limit_bytes and server.used_bytes >= limits.memory_share * server.limit_bytes:
+        yield f"the server's memory is {server.used_bytes / server.limit_bytes:.0%} full"
+
+
+def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:
+    if node.age_ms > limits.silent_ms:
+        yield f"node {node.name} was last heard {_time(node.age_ms)} ago"
+        return  # what it says of its children is as old
+    if node.is_draining:
+        return  # children that end are what draining is about
+    for child in node.children:
+        trouble = _of_child(child, limits)
+        if trouble is not None:
+            yield f"{child.name} of node {node.name} {trouble}"
+
+
+def _of_child(child: ChildView, limits: VerdictLimits) -> str | None:
+    if child.state == LIVE_STATE:
+        return None if child.is_worker else _of_live_actor(child, limits)
+    because = f": {child.last_exit}" if child.last_exit else ""
+    if child.restarts >= limits.restart_loop:
+        return f"does not stay up, {child.restarts} restarts{because}"
+    # Otherwise it is starting, or its turn has not come.
+    return f"is down{because}" if child.state in {"waiting", "parked"} else None
+
+
+def _of_live_actor(actor: ChildView, limits: VerdictLimits) -> str | None:
+    if actor.silent_ms is not None and actor.silent_ms > limits.silent_ms:
+        return f"makes no progress since {_time(actor.silent_ms)}"
+    return "cannot reach the server" if actor.facts.get("is_store_up") is False else None
+
+
+def _of_queue(queue: QueueView, view: SystemView, limits: VerdictLimits) -> Iterator[str]:
+    if queue.trouble is not None:
+        yield f"queue {queue.name} cannot be read: {queue.trouble}"
+    if queue.limit and queue.waiting >= limits.length_share * queue.limit:
+        yield f"queue {queue.name} is full: {queue.waiting:,} of {queue.limit:,}"
+    if queue.throughput is not None and queue.throughput.buried:
+        span_s = max(1, round(queue.throughput.span_ms / 1000))
+        yield f"queue {queue.name} buried {queue.throughput.buried:,} in the last {span_s} s"
+    for consumer in queue.consumers:
+        if consumer.held and consumer.silent_ms > 3 * limits.silent_ms:
+            silence = _time(consumer.silent_ms)
+            yield f"consumer {consumer.name} is silent since {silence} and holds {consumer.held:,}"
+    if queue.ready and not queue.is_paused:
+        yield from _of_line(queue, view, limits)
+
+
+def _of_line(queue: QueueView, view: SystemView, limits: VerdictLimits) -> Iterator[str]:
+    oldest_ms = queue.oldest_ms or 0
+    if not view.is_consumed(queue, silent_ms=3 * limits.silent_ms):
+        if queue.oldest_ms is None or oldest_ms > limits.unconsumed_ms:
+            yield f"queue {queue.name} has {queue.ready:,} ready and nobody consumes it"
+        return
+    drain_s = queue.drain_s
+    if oldest_ms > limits.oldest_ms and (drain_s is None or drain_s > limits.drain_s):
+        yield f"queue {queue.name} is late: its front message is {_time(oldest_ms)} old"
+
+
+def _time(ms: int) -> str:
+    seconds = ms // 1000
+    return f"{seconds} s" if seconds < _LONG_S else f"{seconds // 60:,} min"

@@ -1,0 +1,143 @@
+"""Views: what `status` and its kind show of a server, its nodes and its queues. Values, read elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqworker.model.throughput import Throughput
+
+WORKER_ROLE = "worker"
+LIVE_STATE = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """The server; with several primaries: the sum of their memory, the weakest of the rest."""
+
+    product: str
+    version: str
+    used_bytes: int
+    limit_bytes: int
+    """0 where the server has no limit of its own."""
+    is_append_only: bool
+    primaries: int = 1
+    troubles: tuple[str, ...] = ()
+    """What the server complains about, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildView:
+    """One child of a supervisor, as its snapshot tells."""
+
+    name: str
+    role: str
+    state: str
+    pid: int | None = None
+    generation: int = 1
+    restarts: int = 0
+    last_exit: str | None = None
+    silent_ms: int | None = None
+    """Since its main loop answered last; a worker does not answer while it runs a task."""
+    progress: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)  # Any: plain values, each actor has its own
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it runs user code."""
+        return self.role == WORKER_ROLE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node that beats."""
+
+    name: str
+    app: str | None = None
+    pid: int | None = None
+    started_at_ms: int | None = None
+    is_draining: bool = False
+    age_ms: int = 0
+    """How old its snapshot is."""
+    children: tuple[ChildView, ...] = ()
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues that its dispatcher consumes."""
+        return frozenset(
+            str(name)
+            for child in self.children
+            if child.role == "dispatcher"
+            for name in child.facts.get("queues", ())
+        )
+
+    @property
+    def held_by_worker(self) -> dict[str, int]:
+        """How many deliveries each worker has in hand."""
+        held: dict[str, int] = {}
+        for child in self.children:
+            workers = child.facts.get("workers") if child.role == "dispatcher" else None
+            if isinstance(workers, Mapping):
+                held |= {str(name): count for name, count in workers.items() if isinstance(count, int)}
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerView:
+    """Somebody who claims from a queue by name."""
+
+    name: str
+    silent_ms: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """One queue, now."""
+
+    name: str
+    ready: int = 0
+    delayed: int = 0
+    limited: int = 0
+    """Those of the delayed that wait for a permit of their rate limit, and not for an instant."""
+    leased: int = 0
+    delivered: int = 0
+    dead: int = 0
+    oldest_ms: int | None = None
+    """The age of the message at the front, from when it was enqueued first."""
+    is_paused: bool = False
+    paused_at_ms: int | None = None
+    limit: int | None = None
+    totals: Mapping[str, int] = field(default_factory=dict)
+    consumers: tuple[ConsumerView, ...] = ()
+    throughput: Throughput | None = None
+    trouble: str | None = None
+    """Why it could not be read; then nothing else is known of it."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that nobody holds yet."""
+        return self.ready + self.delayed
+
+    @property
+    def drain_s(self) -> float | None:
+        """How long until nothing is ready any more, if all goes on as in the last seconds; None if never."""
+        return None if self.throughput is None else self.throughput.drain_s(self.ready)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemView:
+    """Everything behind one namespace of one server."""
+
+    at_ms: int
+    namespace: str
+    server: ServerView
+    nodes: tuple[NodeView, ...] = ()
+    queues: tuple[QueueView, ...] = ()
+
+    def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
+        """Whether a node takes from this queue, or another consumer that was heard lately."""
+        return any(queue.name in node.queues and not node.is_draining for node in self.nodes) or any(
+            consumer.silent_ms < silent_ms for consumer in queue.consumers
+        )

@@ -1,0 +1,109 @@
+"""The calls behind `RsmqQueue`: claims with fences on an RSMQ queue, and tasks as JSON texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from mqworker.errors import InvalidArgument, InvalidMessage
+from mqworker.model.dead_letter import encode_letter
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.instant import as_argument
+from mqworker.model.message import Message
+from mqworker.model.names import MessageId
+from mqworker.model.rsmq_text import TaskText, decode_text, encode_text
+from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.queues.rsmq_calls import OutgoingMessage, RsmqMessage, received_messages, sent_ms
+from mqworker.queues.rsmq_errors import refusal
+from mqworker.store.rsmq_keys import RsmqKeys
+from mqworker.store.script import Call, RawReply, script
+
+
+class RsmqLeaseCalls:
+    """Builds calls for one queue and its queue of dead letters; pure."""
+
+    def __init__(self, queue: str, keys: RsmqKeys, dead: RsmqKeys) -> None:
+        self._queue = queue
+        self._keys = keys
+        self._dead = dead
+
+    def claim(self, count: int, lease_ms: int) -> Call[list[Delivery | UnreadableDelivery]]:
+        """Receive messages under leases."""
+        return Call(script("rsmq_claim"), self._keys.with_leases, (count, lease_ms), self._claimed)
+
+    def settle(self, settlements: Sequence[Settlement]) -> Call[list[Settlement]]:
+        """End deliveries; the reply lists those whose lease was lost."""
+        dead = (self._dead.registry, self._dead.messages, self._dead.line, self._dead.letters)
+        arguments = [part for settlement in settlements for part in _arguments_of(settlement)]
+        return Call(
+            script("rsmq_settle"),
+            (*self._keys.with_leases, *dead),
+            tuple(arguments),
+            lambda lost: [settlements[position] for position in lost],
+            is_numbered=True,
+        )
+
+    def extend(self, fences: Sequence[int], lease_ms: int) -> Call[list[int]]:
+        """Prolong leases; the reply lists the fences that were lost."""
+        return Call(
+            script("rsmq_extend"),
+            self._keys.with_leases,
+            (lease_ms, *map(str, fences)),
+            lambda lost: [fences[position] for position in lost],
+        )
+
+    def reclaim(self, limit: int) -> Call[tuple[int, int]]:
+        """Forget leases that ended: (messages that returned, leases looked at)."""
+        return Call(script("rsmq_reclaim"), self._keys.with_leases, (limit,), tuple)
+
+    def promote(self) -> Call[int]:
+        """Milliseconds until the next delayed message is due, or -1."""
+        return Call(script("rsmq_promote"), self._keys.shared, (), int)
+
+    def _claimed(self, reply: RawReply) -> list[Delivery | UnreadableDelivery]:
+        if isinstance(reply, bytes):
+            raise refusal(reply.decode(), self._queue)
+        first, found = reply
+        return [_delivery(received, fence) for fence, received in enumerate(received_messages(found), first)]
+
+
+def outgoing_of(message: Message) -> OutgoingMessage:
+    """The message as it is sent through RSMQ, which has no place for some wishes."""
+    for wish in ("priority", "deadline", "guard"):
+        if getattr(message, wish):
+            raise InvalidArgument(f"{wish}: an RSMQ queue offers none; use a work queue for that")
+    text = encode_text(TaskText(message.task, message.body, message.id))
+    # Without a wish the message is due at once: the queue's delay is for those who know of it.
+    return OutgoingMessage(text, as_argument(message.due) or "+0")
+
+
+def _delivery(received: RsmqMessage, fence: int) -> Delivery | UnreadableDelivery:
+    try:
+        content = decode_text(received.message)
+    except InvalidMessage as error:
+        return UnreadableDelivery(fence, received.message, str(error))
+    return Delivery(
+        fence=fence,
+        id=content.id or MessageId(received.id),
+        task=content.task,
+        body=content.body,
+        enqueued_at_ms=int(sent_ms(received.id)),
+        deliveries=received.rc - 1,
+        # The layout counts deliveries and nothing else: whoever had it before is taken to have failed.
+        failures=received.rc - 1,
+    )
+
+
+def _arguments_of(settlement: Settlement) -> tuple[str | bytes, str | bytes, str | bytes]:
+    fence = str(settlement.delivery.fence)
+    match settlement:
+        case Ack():
+            return ("ack", fence, "")
+        case Retry(_, due):
+            return ("again", fence, as_argument(due))
+        case Release() | Crash():
+            return ("front", fence, "")
+        case Bury():
+            return ("bury", fence, encode_letter(settlement))
+        case _:
+            assert_never(settlement)

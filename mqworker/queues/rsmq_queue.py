@@ -1,0 +1,175 @@
+"""An RSMQ queue as a queue of tasks: claimed under leases with fences, shared with foreign clients.
+
+A message is a JSON text (model/rsmq_text.py), so a program in any language can send a task, and sees ours. A
+lease is RSMQ's visibility timeout; its fence stands in a side key and is lost as soon as anybody else
+received the message. What is given up, or is no task at all, moves to the RSMQ queue `<name>-dead`.
+
+What the layout has no place for: priorities, deadlines, guards, results. Failures and crashes are not told
+apart: both are earlier deliveries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqworker.errors import InvalidArgument
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.message import Enqueued, Message
+from mqworker.model.names import LONGEST_HORIZON_MS, whole_number
+from mqworker.model.settlement import Bury, Settlement
+from mqworker.queues import rsmq_arguments as accept
+from mqworker.queues.queue_model import Capability
+from mqworker.queues.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mqworker.queues.rsmq_calls import RsmqOptions
+from mqworker.queues.rsmq_lease_calls import RsmqLeaseCalls, outgoing_of
+from mqworker.queues.rsmq_steps import LARGEST_BATCH, RsmqSteps, chunks
+from mqworker.store.procedure import Procedure, Read
+from mqworker.store.store import Store
+
+DEFAULT_LEASE_MS = 30_000
+DEAD_SUFFIX = "-dead"
+
+
+@dataclass(frozen=True, slots=True)
+class RsmqBurial:
+    """A message in the queue of dead letters, and why it is there; reason '' where nobody said."""
+
+    id: str
+    message: bytes
+    buried_at_ms: int
+    reason: str
+    details: dict[str, object]
+
+
+class RsmqQueue:
+    """One RSMQ queue, synchronously. Made with these settings where it does not exist. Thread-safe."""
+
+    capabilities = Capability.LEASE | Capability.EXTEND | Capability.DELAY
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        options: RsmqOptions | None = None,
+        *,
+        vt: int = DEFAULT_VT,
+        maxsize: int = DEFAULT_MAXSIZE,
+    ) -> None:
+        self.name = accept.queue_name(name)
+        self.store = store
+        self._steps = RsmqQueueSteps(
+            self.name, options or RsmqOptions(), accept.seconds("vt", vt), accept.maxsize(maxsize)
+        )
+
+    def enqueue(self, *messages: Message) -> list[Enqueued]:
+        """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""
+        return self.store.follow(self._steps.enqueue(messages))
+
+    def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
+        """Take up to `count` messages under a lease that ends by itself, unless extended."""
+        return self.store.follow(self._steps.claim(count, lease_ms))
+
+    def settle(self, *settlements: Settlement) -> list[Settlement]:
+        """End deliveries. Those whose lease was lost come back, untouched."""
+        return self.store.follow(self._steps.settle(settlements))
+
+    def extend(self, *deliveries: Delivery, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
+        """Prolong leases. Those that were lost come back."""
+        return self.store.follow(self._steps.extend(deliveries, lease_ms))
+
+    def reclaim(self) -> tuple[int, int]:
+        """Return deliveries whose lease ended to their old place in the line: (returned, 0)."""
+        return self.store.follow(self._steps.reclaim())
+
+    def promote(self) -> int:
+        """Milliseconds until the next delayed message is due, or -1; it becomes visible by itself."""
+        return self.store.run(self._steps.lease_calls.promote())
+
+    def burials(self, start: int = 0, count: int = 100) -> list[RsmqBurial]:
+        """What was given up and still lies in the queue of dead letters, the oldest first."""
+        return self.store.follow(self._steps.burials(start, count))
+
+
+class RsmqQueueSteps:
+    """The procedures of one queue; pure, as long as nobody follows them."""
+
+    def __init__(self, queue: str, options: RsmqOptions, vt: int, maxsize: int) -> None:
+        self._queue = queue
+        self._rsmq = RsmqSteps(options)
+        self._settings = (vt, DEFAULT_DELAY, maxsize)
+        self._dead = self._rsmq.calls.keys(accept.queue_name(f"{queue}{DEAD_SUFFIX}"))
+        self.lease_calls = RsmqLeaseCalls(queue, self._rsmq.calls.keys(queue), self._dead)
+        self._is_made = False
+
+    def enqueue(self, messages: Sequence[Message]) -> Procedure[list[Enqueued]]:
+        """Send messages, a batch at a time."""
+        outgoing = [outgoing_of(message) for message in messages]
+        yield from self._make()
+        yield from self._rsmq.send_outgoing(self._queue, outgoing)
+        return [Enqueued(message.id, is_new=True) for message in messages]
+
+    def claim(self, count: int, lease_ms: int) -> Procedure[list[Delivery]]:
+        """Take messages; what is no task is buried on the way, for it would only come back."""
+        whole_number("count", count, least=1, most=LARGEST_BATCH)
+        whole_number("lease_ms", lease_ms, least=1, most=LONGEST_HORIZON_MS)
+        yield from self._make()
+        claimed: list[Delivery | UnreadableDelivery] = yield self.lease_calls.claim(count, lease_ms)
+        unreadable = [item for item in claimed if isinstance(item, UnreadableDelivery)]
+        if unreadable:
+            burials = [Bury(item, "undecodable", evidence={"problem": item.problem}) for item in unreadable]
+            yield self.lease_calls.settle(burials)
+        return [item for item in claimed if isinstance(item, Delivery)]
+
+    def settle(self, settlements: Sequence[Settlement]) -> Procedure[list[Settlement]]:
+        """End deliveries, a batch at a time."""
+        fences = [settlement.delivery.fence for settlement in settlements]
+        if len(set(fences)) != len(fences):
+            raise InvalidArgument("a delivery is settled twice in one batch; accepted is each delivery once")
+        lost: list[Settlement] = []
+        for batch in chunks(settlements):
+            lost += yield self.lease_calls.settle(batch)
+        return lost
+
+    def extend(self, deliveries: Sequence[Delivery], lease_ms: int) -> Procedure[list[Delivery]]:
+        """Prolong leases, a batch at a time."""
+        whole_number("lease_ms", lease_ms, least=1, most=LONGEST_HORIZON_MS)
+        lost: set[int] = set()
+        for batch in chunks(deliveries):
+            lost.update((yield self.lease_calls.extend([each.fence for each in batch], lease_ms)))
+        return [delivery for delivery in deliveries if delivery.fence in lost]
+
+    def reclaim(self) -> Procedure[tuple[int, int]]:
+        """Forget every lease that ended, until there is no more."""
+        returned = 0
+        while True:
+            some, looked_at = yield self.lease_calls.reclaim(LARGEST_BATCH)
+            returned += some
+            if looked_at < LARGEST_BATCH:
+                return returned, 0
+
+    def burials(self, start: int, count: int) -> Procedure[list[RsmqBurial]]:
+        """Dead letters with their reasons, read in two round trips."""
+        last = start + count - 1
+        line: list[bytes] = (
+            yield Read((("ZRANGE", self._dead.line, start, last, "WITHSCORES"),), self._dead.line)
+        )[0]
+        if not line:
+            return []
+        ids = line[::2]
+        messages, letters = yield Read(
+            (("HMGET", self._dead.messages, *ids), ("HMGET", self._dead.letters, *ids)), self._dead.line
+        )
+        return [_burial(*parts) for parts in zip(ids, messages, line[1::2], letters, strict=True) if parts[1]]
+
+    def _make(self) -> Procedure[None]:
+        if not self._is_made:
+            yield self._rsmq.calls.ensure_queue(self._queue, *self._settings)
+            self._is_made = True
+
+
+def _burial(id_: bytes, message: bytes, at_ms: bytes, letter: bytes | None) -> RsmqBurial:
+    details: dict[str, object] = json.loads(letter) if letter else {}
+    reason = str(details.pop("reason", ""))
+    return RsmqBurial(id_.decode(), message, int(float(at_ms)), reason, details)

@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- admit: let limited messages into the front of the ready line, as many as the buckets of their gate hold.
+--
+-- A gate is named by its limits, 'bucket=count/period ms/burst' joined by '|'; the messages of a gate wait for the same
+-- buckets. A bucket is the instant at which it would be full again (a token bucket kept as one number): it allows
+-- `burst` starts at once and `count` in each period after that.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  how many at the most
+-- Returns  {admitted, ms until the next token of a gate where somebody waits, -1 for none}
+-- Atomic because: a token that was taken and a message that did not get in would slow the gate down for ever.
+
+-- @include keys
+-- @include clock
+-- @include record
+-- @include place
+-- @include gate
+
+local room = tonumber(ARGV[1])
+
+-- The buckets of a gate, and how many messages all of them allow now.
+local function buckets_of(gate)
+  local buckets, allowed = {}, math.huge
+  for bucket, count, period_ms, burst in string.gmatch(gate, '([^=|]+)=(%d+)/(%d+)/(%d+)') do
+    local step_ms = tonumber(period_ms) / tonumber(count)
+    local full_at_ms = math.max(now_ms, tonumber(redis.call('HGET', buckets_key, bucket) or 0))
+    buckets[#buckets + 1] = { name = bucket, step_ms = step_ms, full_at_ms = full_at_ms, burst = tonumber(burst) }
+    -- 1e-6: a token that is due this millisecond must not be lost to the last bit of a double.
+    allowed = math.min(allowed, math.floor((now_ms - full_at_ms) / step_ms + tonumber(burst) + 1e-6))
+  end
+  return buckets, allowed
+end
+
+local function next_token_at_ms(buckets)
+  local at_ms = now_ms
+  for _, bucket in ipairs(buckets) do
+    at_ms = math.max(at_ms, bucket.full_at_ms - (bucket.burst - 1) * bucket.step_ms)
+  end
+  return at_ms
+end
+
+local was_idle = is_idle()
+redis.call('HLEN', parcels)
+redis.call('ZCARD', delayed)
+redis.call('HGET', meta, 'fence')
+redis.call('HLEN', buckets_key)
+
+local admitted, tries = {}, 0
+while #admitted < room and tries < 1000 do
+  local gate = redis.call('ZRANGE', gates, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, 1)[1]
+  if not gate then break end
+  tries = tries + 1
+  local buckets, allowed = buckets_of(gate)
+  local taken = 0
+  while taken < allowed and #admitted < room do
+    local id = redis.call('LPOP', gate_key(gate))
+    if not id then break end
+    local record = redis.call('HGET', parcels, id) -- none when it was cancelled or expired in the gate
+    if record then
+      redis.call('HDEL', parcels, id)
+      redis.call('ZREM', delayed, id)
+      admitted[#admitted + 1] = record
+      taken = taken + 1
+    end
+  end
+  for _, bucket in ipairs(buckets) do
+    bucket.full_at_ms = bucket.full_at_ms + taken * bucket.step_ms
+    redis.call('HSET', buckets_key, bucket.name, string.format('%.3f', bucket.full_at_ms))
+  end
+  if redis.call('LLEN', gate_key(gate)) == 0 then
+    redis.call('ZREM', gates, gate)
+  else
+    -- At least a millisecond on, so that other gates have their turn when there is no more room.
+    redis.call('ZADD', gates, digits(math.max(now_ms + 1, math.ceil(next_token_at_ms(buckets)))), gate)
+  end
+end
+
+if #admitted > 0 then
+  place_ready(admitted, 'LPUSH')
+  if was_idle then wake('ready') end
+end
+local soonest = redis.call('ZRANGE', gates, 0, 0, 'WITHSCORES')[2]
+return { #admitted, soonest and math.max(0, tonumber(soonest) - now_ms) or -1 }

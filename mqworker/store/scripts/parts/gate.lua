@@ -1,0 +1,19 @@
+-- gate: where limited messages wait for their permit. They are delayed messages without an instant, so that cancel,
+-- expire, find and purge treat them like any delayed one; the gate only keeps their order.
+-- The keys are in the queue's slot, made from the name of a declared one: there is a list for each gate.
+-- Needs: keys, clock, place.
+
+local PERMIT_NEEDED_MS = 9e15 -- due when a permit is there, and not by itself
+
+local prefix = string.sub(meta, 1, -5)
+local gates, buckets_key = prefix .. 'gates', prefix .. 'buckets' -- zset gate -> look again at; hash bucket -> full at
+
+local function gate_key(gate)
+  return prefix .. 'gate:' .. gate
+end
+
+local function place_limited(gate, id, record)
+  place_delayed(id, record, PERMIT_NEEDED_MS)
+  redis.call('RPUSH', gate_key(gate), id)
+  redis.call('ZADD', gates, 'NX', digits(now_ms), gate)
+end

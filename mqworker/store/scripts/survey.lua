@@ -1,0 +1,57 @@
+#!lua flags=no-writes,allow-oom
+-- survey: how a queue is, in one look: depths, counters, consumers, the front of the line, the latest samples.
+--
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  how many samples; ARGV[2..] names of counters and switches
+-- Returns  {now ms, {value of each name}, {ready, delayed, limited, delivered, dead, held by nobody in particular},
+--          header of the front record or '', {consumer, last beat ms, held, ...}, {sample, ...}}
+-- Some keys are made from the name of a declared one: they are in the queue's slot, and there is one per consumer.
+
+-- @include keys
+-- @include clock
+-- @include record
+
+local sample_count = tonumber(ARGV[1])
+local names = { unpack(ARGV, 2) }
+local prefix = string.sub(meta, 1, -5)
+
+local HEADER_LENGTH = 25
+local MOST_HOLES = 100 -- looked past at the front: cancelled messages leave them
+local PERMIT_NEEDED_MS = '9e15' -- as in parts/lane.lua
+
+-- The header of whichever has waited longest of the two fronts. Bodies stay here, they may be large.
+local function front_header()
+  local oldest = ''
+  local function consider(record)
+    if is_record(record) and (oldest == '' or record < oldest) then oldest = string.sub(record, 1, HEADER_LENGTH) end
+  end
+  for _, record in ipairs(redis.call('ZRANGE', urgent, 0, 0)) do consider(record) end
+  for i = 0, MOST_HOLES do
+    local record = redis.call('LINDEX', ready, i)
+    if record and record ~= HOLE then consider(record) end
+    if not record or record ~= HOLE then break end
+  end
+  return oldest
+end
+
+local function each_consumer()
+  local found = {}
+  local beats = redis.call('ZRANGE', consumers, 0, -1, 'WITHSCORES')
+  for i = 1, #beats, 2 do
+    local held = redis.call('HLEN', prefix .. 'held:' .. beats[i])
+    for _, part in ipairs({ beats[i], tonumber(beats[i + 1]), held }) do found[#found + 1] = part end
+  end
+  return found
+end
+
+local holes = tonumber(redis.call('HGET', meta, 'holes') or 0) or 0
+local depths = {
+  redis.call('LLEN', ready) + redis.call('ZCARD', urgent) - holes,
+  redis.call('ZCARD', delayed),
+  redis.call('ZCOUNT', delayed, PERMIT_NEEDED_MS, '+inf'),
+  redis.call('ZCARD', prefix .. 'delivered'),
+  redis.call('ZCARD', dead),
+  redis.call('HLEN', prefix .. 'held:'),
+}
+local samples = redis.call('LRANGE', prefix .. 'samples', 0, sample_count - 1)
+return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), samples }

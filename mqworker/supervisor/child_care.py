@@ -1,0 +1,341 @@
+"""Child care: starts the children, hears them, watches over them, collects and restarts them.
+
+Everything is restarted one for one, except around the dispatcher: what workers run is leased to it, so when
+it dies its workers are killed first, then the reaper releases what it held, and a new one begins with a new
+consumer's name.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import selectors
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from mqworker.actors.frame import BrokenFrame
+from mqworker.actors.mail import (
+    Attach,
+    Hello,
+    KillWorker,
+    Mail,
+    NudgeWorker,
+    Ping,
+    Pong,
+    WorkerExited,
+)
+from mqworker.actors.mailbox import MailboxClosed, MailboxFull, open_pipe
+from mqworker.log import Logger
+from mqworker.supervisor.child import Child, Ending, start_child
+from mqworker.supervisor.child_entry import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNAVAILABLE
+from mqworker.supervisor.child_plan import Role
+from mqworker.supervisor.consumer_names import ConsumerNames
+from mqworker.supervisor.family import ChildRecord, Family, State
+from mqworker.supervisor.liveness import (
+    LivenessLimits,
+    Verdict,
+    Vitals,
+    check_process,
+    check_server,
+    check_worker,
+)
+from mqworker.supervisor.node import Node
+from mqworker.supervisor.restart_policy import Death, Fault, GiveUp, RestartIn, RestartLimits, after_death
+
+# In one turn, at 4 ms each: in between the loop looks at what else there is.
+_MOST_STARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient the supervisor is, in every respect."""
+
+    restart: RestartLimits = field(default_factory=RestartLimits)
+    liveness: LivenessLimits = field(default_factory=LivenessLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The node cannot go on: the exit code, and the sentence that says why."""
+
+    exit_code: int
+    reason: str
+
+
+class ChildCare:
+    """All that is done to children. `halt` is set when one of them makes it pointless to go on."""
+
+    def __init__(
+        self, family: Family, node: Node, selector: selectors.BaseSelector, limits: Limits, log: Logger
+    ) -> None:
+        self.halt: Halt | None = None
+        self.is_closing = False
+        self.has_failures = False
+        """Whether an actor did not end well while the node was stopping."""
+        self.parks_broken_workers = False
+        """With --reload: a worker whose code does not import waits for the next change of it."""
+        self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
+        self._family = family
+        self._node = node
+        self._selector = selector
+        self._limits = limits
+        self._log = log
+        self._chance = random.SystemRandom()
+        self._consumers = ConsumerNames(node)
+        self._starts_left = _MOST_STARTS
+
+    def turn(self, now_ms: int) -> None:
+        """What time brings: starts, restarts, pings, and the end of those that are silent."""
+        self._starts_left = 0 if self.is_closing or self.halt is not None else _MOST_STARTS
+        for record in self._family:
+            if self._starts_left and self._family.may_start(record, now_ms):
+                self._starts_left -= 1
+                self._start(record, now_ms)
+            if record.child is not None:
+                self._check(record, record.child, now_ms)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there was more to start in this turn than one turn may."""
+        return not self._starts_left and not self.is_closing and self.halt is None
+
+    def tell(self, record: ChildRecord | None, mail: Mail, descriptors: Sequence[int] = ()) -> None:
+        """Send mail; to nobody if it is not running, which is no harm: it will be told what it needs."""
+        if record is None or record.child is None:
+            return
+        try:
+            record.child.control.send(mail, descriptors)
+        except MailboxClosed:
+            if descriptors:
+                # Dead already, as a rule. If it lives, it has missed a pipe, and cannot do without.
+                record.child.process.send(signal.SIGKILL)
+        except MailboxFull:
+            self.kill(record, "does not read its mail", Fault.COUNTED)
+
+    def kill(self, record: ChildRecord, reason: str, fault: Fault) -> None:
+        """End a child at once; the first reason given is the one that is kept."""
+        if record.child is None:
+            return
+        if record.kill_reason is None:
+            record.kill_reason, record.kill_fault = reason, fault
+        record.child.process.send(signal.SIGKILL)
+
+    # Starting
+
+    def _start(self, record: ChildRecord, now_ms: int) -> None:
+        record.generation += 1
+        if record.role is Role.DISPATCHER:
+            self.tell(self._family.the(Role.REAPER), self._consumers.begin(record.generation))
+        start = self._node.child_start(record.name, record.generation, self._consumers.present)
+        record.kill_reason, record.kill_fault = None, Fault.COUNTED
+        record.deaf_since_ms = None
+        record.vitals, record.progress, record.facts = Vitals(now_ms), 0, {}
+        try:
+            record.child = child = start_child(record.plan.start, start)
+        except OSError as error:  # no memory or no process left: it may be there in a moment
+            self._bury(record, Ending(EXIT_UNAVAILABLE, None, 0, f"cannot be started: {error}"), now_ms)
+            return
+        record.state = State.STARTING
+        self._selector.register(child.control.fileno(), selectors.EVENT_READ, partial(self._hear, record))
+        self._selector.register(child.process.fileno(), selectors.EVENT_READ, partial(self._collect, record))
+        self._wire(record)
+        if record.role is Role.REAPER:
+            for mail in self._consumers.briefing():
+                self.tell(record, mail)
+
+    def _wire(self, record: ChildRecord) -> None:
+        """A new pipe to each of its peers: what is left in the old ones belongs to the dead."""
+        for peer in self._family.peers_of(record):
+            try:
+                left, right = open_pipe()
+            except OSError as error:  # out of descriptors: as good as not started
+                self.kill(record, f"no pipe could be made: {error}", Fault.COUNTED)
+                return
+            self.tell(record, Attach(peer.name), [left])
+            self.tell(peer, Attach(record.name), [right])
+            os.close(left)
+            os.close(right)
+
+    # Hearing
+
+    def _hear(self, record: ChildRecord, now_ms: int) -> None:
+        if record.child is None:
+            return
+        try:
+            mails = record.child.control.receive()
+        except BrokenFrame as error:
+            self._selector.unregister(record.child.control.fileno())
+            self._log.error("frame_broken", child=record.name, reason=str(error))
+            self.kill(record, "sent something that is no mail", Fault.COUNTED)
+            return
+        except MailboxClosed:
+            self._selector.unregister(record.child.control.fileno())
+            record.deaf_since_ms = now_ms
+            return
+        for mail in mails:
+            self._take(record, mail, now_ms)
+
+    def _take(self, record: ChildRecord, mail: Mail, now_ms: int) -> None:
+        match mail:
+            case Hello():
+                self._welcome(record, now_ms)
+            case Pong(_, progress, facts):
+                record.vitals.pinged_at_ms, record.vitals.ponged_at_ms = None, now_ms
+                record.progress, record.facts = progress, facts
+            case KillWorker(worker, reason) if record.role is Role.DISPATCHER:
+                self._kill_worker(worker, reason)
+            case NudgeWorker(worker) if record.role is Role.DISPATCHER:
+                self._nudge(worker)
+            case _:
+                pass  # Drained: that it is gone is what counts, and the process tells
+
+    def _welcome(self, record: ChildRecord, now_ms: int) -> None:
+        if record.state is not State.STARTING:
+            return
+        record.state = State.LIVE
+        record.has_been_ready = True
+        record.vitals.ready_at_ms = now_ms
+        self.on_ready(record)
+
+    def _kill_worker(self, name: str, reason: str) -> None:
+        worker = self._family.get(name)
+        # One that is not ready has nothing to be killed for: the mail was meant for the one before it.
+        if worker is not None and worker.role is Role.WORKER and worker.state is State.LIVE:
+            self.kill(worker, reason, Fault.SPARED)
+
+    def _nudge(self, name: str) -> None:
+        worker = self._family.get(name)
+        if worker is not None and worker.role is Role.WORKER and worker.child is not None:
+            worker.child.process.send(signal.SIGUSR1)
+
+    # Watching
+
+    def _check(self, record: ChildRecord, child: Child, now_ms: int) -> None:
+        if child.control.has_unsent and record.deaf_since_ms is None:
+            with suppress(MailboxClosed):  # its end will be read
+                child.control.flush()
+        if (
+            record.deaf_since_ms is not None
+            and now_ms - record.deaf_since_ms >= self._limits.liveness.silent_after_ms
+        ):
+            self.kill(record, "closed its control pipe", Fault.COUNTED)
+            return
+        match _check_of(record.role)(record.vitals, self._limits.liveness, now_ms):
+            case Verdict.PING:
+                record.vitals.pings += 1
+                record.vitals.pinged_at_ms = now_ms
+                self.tell(record, Ping(record.vitals.pings))
+            case Verdict.ABORT:
+                record.vitals.aborted_at_ms = now_ms
+                record.kill_reason = record.kill_reason or "does not answer"
+                self._log.error("child_silent", child=record.name, child_pid=child.process.pid)
+                child.process.send(signal.SIGABRT)  # it shows its stack and ends
+            case Verdict.KILL:
+                child.process.send(signal.SIGKILL)
+            case Verdict.FINE:
+                pass
+
+    # Collecting
+
+    def _collect(self, record: ChildRecord, now_ms: int) -> None:
+        child = record.child
+        if child is None:
+            return
+        ending = child.reap()
+        if ending is None:
+            return
+        with suppress(MailboxClosed, BrokenFrame):
+            for mail in child.control.receive():
+                self._take(record, mail, now_ms)
+        for descriptor in (child.control.fileno(), child.process.fileno()):
+            with suppress(KeyError):  # one that was deaf
+                self._selector.unregister(descriptor)
+        child.close()
+        record.child = None
+        self._bury(record, ending, now_ms)
+
+    def _bury(self, record: ChildRecord, ending: Ending, now_ms: int) -> None:
+        if ending.signal is None:
+            record.kill_reason = None  # it was quicker
+        cause = f"{record.kill_reason} ({ending.cause})" if record.kill_reason else ending.cause
+        record.last_exit = cause
+        is_clean = ending.code == 0 and (self.is_closing or record.role is Role.WORKER)
+        (self._log.info if is_clean else self._log.warning)(
+            "child_ended", child=record.name, generation=record.generation, cause=cause
+        )
+        self._tell_of_death(record, ending, cause)
+        if self.is_closing:
+            record.state = State.ENDED
+            self.has_failures = self.has_failures or _is_failure(record, ending)
+            return
+        record.state = State.WAITING
+        self._restart_or_halt(record, ending, now_ms)
+
+    def _tell_of_death(self, record: ChildRecord, ending: Ending, cause: str) -> None:
+        if record.role is Role.WORKER:
+            self.tell(self._family.the(Role.DISPATCHER), WorkerExited(record.name, cause, ending.rss_bytes))
+        if record.role is Role.DISPATCHER:
+            self._consumers.end()
+            is_orderly = self.is_closing and ending.code == 0
+            for worker in [] if is_orderly else self._family.of_role(Role.WORKER):
+                self.kill(worker, "the dispatcher ended", Fault.SPARED)
+        if not self._family.has_workers:
+            for mail in self._consumers.release():
+                self.tell(self._family.the(Role.REAPER), mail)
+
+    def _restart_or_halt(self, record: ChildRecord, ending: Ending, now_ms: int) -> None:
+        if ending.code == EXIT_CONFIGURATION and not _is_ready_worker(record):
+            if self.parks_broken_workers and record.role is Role.WORKER:
+                record.state = State.PARKED
+                self._log.error("worker_parked", child=record.name, reason=ending.words)
+                return
+            self._end(Halt(EXIT_CONFIGURATION, ending.words or f"{record.name}: {ending.cause}"))
+            return
+        if record.role is Role.SERVER and not record.has_been_ready:
+            self._end(Halt(ending.code or EXIT_FAILED, ending.words or f"{record.name}: {ending.cause}"))
+            return
+        death = Death(now_ms, now_ms - record.vitals.started_at_ms, _fault_of(record))
+        record.history, decision = after_death(
+            record.history, death, self._limits.restart, self._chance.random()
+        )
+        match decision:
+            case RestartIn(pause_ms):
+                record.restart_at_ms = now_ms + pause_ms
+            case GiveUp(deaths, within_ms):
+                reason = (
+                    f"{record.name} died {deaths} times within {within_ms / 1000:g} s, last: {ending.cause}"
+                )
+                self._end(Halt(EXIT_FAILED, reason))
+
+    def _end(self, halt: Halt) -> None:
+        self.halt = self.halt or halt  # the first is the cause, what follows may be its consequence
+
+
+def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], Verdict]:
+    match role:
+        case Role.WORKER:
+            return check_worker
+        case Role.SERVER:
+            return check_server
+        case _:
+            return check_process
+
+
+def _is_failure(record: ChildRecord, ending: Ending) -> bool:
+    """While stopping: a worker may be killed, and Redis may be away; whatever is lost then is released."""
+    return record.role is not Role.WORKER and ending.code not in {0, EXIT_UNAVAILABLE}
+
+
+def _is_ready_worker(record: ChildRecord) -> bool:
+    """What it does from now on, whatever its exit code, may be the doing of a task."""
+    return record.role is Role.WORKER and record.vitals.ready_at_ms is not None
+
+
+def _fault_of(record: ChildRecord) -> Fault:
+    """See `restart_policy`: a worker that was ready died of its task, or was meant to go."""
+    if _is_ready_worker(record) or (record.kill_reason is not None and record.kill_fault is Fault.SPARED):
+        return Fault.SPARED
+    return Fault.COUNTED

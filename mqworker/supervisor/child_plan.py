@@ -1,0 +1,43 @@
+"""Child plans: what a topology is made of. Pure data; the list itself stands in `topology.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mailbox import Mailbox
+
+StartFunction = Callable[[Mailbox, ChildStart], int]
+"""Runs an actor until it is done; what it returns is the exit code. A function of a module, so that it can
+be named to a spawned process."""
+
+
+class Role(Enum):
+    """What a child is to the supervisor, where that makes a difference."""
+
+    SERVER = auto()
+    """Keeps the embedded server up: started first, stopped last."""
+    ACTOR = auto()
+    """Restarted on its own, and nobody else is concerned."""
+    REAPER = auto()
+    """An actor that is told which consumers of this node live, and how the node is."""
+    DISPATCHER = auto()
+    """When it dies its workers are ended too: what they run is leased to it."""
+    WORKER = auto()
+    """Runs user code: may be silent for hours, and may die of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPlan:
+    """One child: its name, what it is, what it runs, and to which others it has a pipe."""
+
+    name: str
+    role: Role
+    start: StartFunction
+    peers: tuple[str, ...] = ()
+
+
+Topology = tuple[tuple[ChildPlan, ...], ...]
+"""In start order; the children of one step start together, once all those before them are ready."""

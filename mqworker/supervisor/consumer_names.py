@@ -1,0 +1,49 @@
+"""Consumer names: under which this node holds leases, and what the heartbeat reaper must know of them. Pure.
+
+Each dispatcher is a consumer of its own. When one has ended and its last worker with it, the reaper releases
+what it held; a reaper that was started anew is told again, for the one before may have taken it to the grave.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Mail
+from mqworker.supervisor.node import Node
+
+_MOST_REMEMBERED = 16
+
+
+class ConsumerNames:
+    """The present consumer of a node, and those that ended of late."""
+
+    def __init__(self, node: Node) -> None:
+        self.present = node.consumer(0)
+        self._node = node
+        self._is_present = False
+        self._ended: str | None = None
+        self._gone: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+
+    def begin(self, generation: int) -> ConsumerStarted:
+        """A dispatcher of this generation is about to start."""
+        self.present = self._node.consumer(generation)
+        self._is_present = True
+        return ConsumerStarted(self.present)
+
+    def end(self) -> None:
+        """The dispatcher ended; its workers may not have yet."""
+        self._is_present = False
+        self._ended = self.present
+
+    def release(self) -> list[Mail]:
+        """No worker is left: if a dispatcher ended before them, nobody holds its leases any more."""
+        if self._ended is None:
+            return []
+        self._gone.append(self._ended)
+        self._ended = None
+        return [ConsumerGone(self._gone[-1])]
+
+    def briefing(self) -> list[Mail]:
+        """What a new reaper must know; twice is no harm."""
+        gone: list[Mail] = [ConsumerGone(consumer) for consumer in self._gone]
+        return [*gone, ConsumerStarted(self.present)] if self._is_present else gone

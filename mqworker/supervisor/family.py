@@ -1,0 +1,121 @@
+"""The family: what the supervisor knows of each child, over all its generations. Touches no process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from mqworker.supervisor.child import Child
+from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
+from mqworker.supervisor.liveness import Vitals
+from mqworker.supervisor.restart_policy import Fault, RestartHistory
+
+
+class State(Enum):
+    """Where a child is in its life."""
+
+    PLANNED = "planned"
+    STARTING = "starting"
+    LIVE = "live"
+    WAITING = "waiting"
+    """Dead, and to be started again."""
+    PARKED = "parked"
+    """Dead, and not to be started until its source changes."""
+    ENDED = "ended"
+
+
+@dataclass(slots=True)
+class ChildRecord:
+    """One child of the topology."""
+
+    plan: ChildPlan
+    step: int
+    state: State = State.PLANNED
+    generation: int = 0
+    child: Child | None = None
+    vitals: Vitals = field(default_factory=lambda: Vitals(0))
+    history: RestartHistory = field(default_factory=RestartHistory)
+    restart_at_ms: int = 0
+    has_been_ready: bool = False
+    kill_reason: str | None = None
+    kill_fault: Fault = Fault.COUNTED
+    deaf_since_ms: int | None = None
+    """When it closed its control pipe, though it lives."""
+    last_exit: str | None = None
+    progress: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)  # Any: plain values, as they came with a Pong
+
+    @property
+    def name(self) -> str:
+        """As in the topology."""
+        return self.plan.name
+
+    @property
+    def role(self) -> Role:
+        """As in the topology."""
+        return self.plan.role
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
+        return max(0, self.generation - 1)
+
+
+class Family:
+    """All children, in start order."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._records = [ChildRecord(plan, step) for step, plans in enumerate(topology) for plan in plans]
+        self._record_by_name = {record.name: record for record in self._records}
+        # The last one counts where there are many, and is asked for only where there is one.
+        self._record_by_role = {record.role: record for record in self._records}
+
+    def __iter__(self) -> Iterator[ChildRecord]:
+        return iter(self._records)
+
+    def get(self, name: str) -> ChildRecord | None:
+        """A child by its name, None when there is none such."""
+        return self._record_by_name.get(name)
+
+    def of_role(self, role: Role) -> list[ChildRecord]:
+        """All children of this role."""
+        return [record for record in self if record.role is role]
+
+    def the(self, role: Role) -> ChildRecord | None:
+        """The one child of this role, None in a topology without it."""
+        return self._record_by_role.get(role)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody is there and said so."""
+        return all(record.state is State.LIVE for record in self)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a worker's process lives, or was not collected yet."""
+        return any(record.child is not None for record in self.of_role(Role.WORKER))
+
+    def peers_of(self, record: ChildRecord) -> list[ChildRecord]:
+        """Those that have a pipe to it and are running."""
+        return [
+            other
+            for other in self
+            if other.child is not None
+            and (other.name in record.plan.peers or record.name in other.plan.peers)
+        ]
+
+    def may_start(self, record: ChildRecord, now_ms: int) -> bool:
+        """Whether it is this child's turn."""
+        if record.state not in {State.PLANNED, State.WAITING}:
+            return False
+        if record.role is Role.WORKER:
+            dispatcher = self.the(Role.DISPATCHER)
+            if dispatcher is not None and dispatcher.state is not State.LIVE:
+                return False
+        if record.role is Role.DISPATCHER and self.has_workers:
+            return False  # what they still run was leased to the dispatcher before
+        if record.state is State.WAITING:
+            return now_ms >= record.restart_at_ms
+        return all(other.has_been_ready for other in self if other.step < record.step)

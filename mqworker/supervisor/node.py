@@ -1,0 +1,63 @@
+"""The node: what one supervisor and its children are called, and what every child is told about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqworker.actors.child_start import ChildStart
+from mqworker.settings import Settings
+from mqworker.store.embedded_state import ServerPlace
+
+_LONGEST_HOST = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One supervisor's identity. `boot` is new for each start: names and pids come back, leases must not."""
+
+    settings: Settings
+    name: str
+    boot: str
+    app: str | None
+    slots_path: str
+
+    @property
+    def redis_url(self) -> str:
+        """The user's server, or the embedded one; the latter's place is known once it runs."""
+        return self.settings.redis_url or ServerPlace(self.settings.data_dir.resolve()).url
+
+    def consumer(self, generation: int) -> str:
+        """The consumer that the dispatcher of this generation is."""
+        return f"{self.name}.{self.boot}.{generation}"
+
+    def child_start(self, name: str, generation: int, consumer: str) -> ChildStart:
+        """What one child is told."""
+        return ChildStart(
+            settings=self.settings,
+            redis_url=self.redis_url,
+            node=self.name,
+            consumer=consumer,
+            name=name,
+            generation=generation,
+            parent_pid=os.getpid(),
+            app=self.app,
+            slots_path=self.slots_path,
+        )
+
+
+def make_node(settings: Settings, app: str | None, directory: Path) -> Node:
+    """The node that this process is about to be; its files lie in `directory`."""
+    name = settings.node or f"{_host()}-{os.getpid()}"
+    boot = secrets.token_hex(4)
+    return Node(settings, name, boot, app, str(directory.resolve() / f"slots-{boot}"))
+
+
+def _host() -> str:
+    """The host's name with nothing in it that a consumer's name must not have."""
+    plain = re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0])
+    return plain.strip("-")[:_LONGEST_HOST] or "node"

@@ -1,0 +1,96 @@
+"""Restart policy: when a child that died starts again, and when the supervisor gives up. Pure.
+
+The first death is answered at once. Further ones wait longer and longer, with full jitter, so that children
+that die of one cause do not come back in step; a child that stayed healthy long enough begins anew.
+
+Some deaths are no fault of the child and are spared: a worker that had said it was ready dies of the task it
+runs (which the dispatcher counts against the message), was killed on purpose, or left because it had run long
+enough. They count towards nothing, or one poisonous message would stop the whole node. A worker that dies
+before it is ready cannot run anything, and counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLimits:
+    """How patient the policy is."""
+
+    first_pause_ms: int = 100
+    longest_pause_ms: int = 30_000
+    healthy_after_ms: int = 60_000
+    most_deaths: int = 5
+    within_ms: int = 30_000
+    # A worker that dies again and again right after its start must not take a core for itself; this is
+    # about what a fork and an import cost anyway.
+    spared_pause_ms: int = 20
+
+
+class Fault(Enum):
+    """Whether a death speaks against the child."""
+
+    COUNTED = auto()
+    SPARED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """What the policy must know of one."""
+
+    at_ms: int
+    lived_ms: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class RestartHistory:
+    """What the policy remembers of a child."""
+
+    streak: int = 0
+    """Counted deaths since it was last healthy for long."""
+    deaths_at_ms: tuple[int, ...] = ()
+    """Counted deaths that are recent enough to matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartIn:
+    """Start it again after so long."""
+
+    pause_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It dies too often: something is broken that a restart does not mend."""
+
+    deaths: int
+    within_ms: int
+
+
+Decision = RestartIn | GiveUp
+
+
+def after_death(
+    history: RestartHistory, death: Death, limits: RestartLimits, chance: float
+) -> tuple[RestartHistory, Decision]:
+    """The history with this death in it, and what to do. `chance` is random, from 0 to 1."""
+    if death.fault is Fault.SPARED:
+        pause_ms = 0 if death.lived_ms >= limits.first_pause_ms else limits.spared_pause_ms
+        return history, RestartIn(pause_ms)
+    recent = tuple(at_ms for at_ms in history.deaths_at_ms if death.at_ms - at_ms < limits.within_ms)
+    streak = 0 if death.lived_ms >= limits.healthy_after_ms else history.streak
+    grown = RestartHistory(streak + 1, (*recent, death.at_ms))
+    if len(grown.deaths_at_ms) > limits.most_deaths:
+        return grown, GiveUp(len(grown.deaths_at_ms), limits.within_ms)
+    return grown, RestartIn(_pause_ms(streak, limits, chance))
+
+
+def _pause_ms(streak: int, limits: RestartLimits, chance: float) -> int:
+    if not streak:
+        return 0
+    # Capped before it is multiplied out: a streak of thousands is no number to raise 2 to.
+    doublings = min(streak - 1, limits.longest_pause_ms.bit_length())
+    return int(min(limits.first_pause_ms << doublings, limits.longest_pause_ms) * chance)

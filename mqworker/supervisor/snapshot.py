@@ -1,0 +1,40 @@
+"""The snapshot of a node: what `status` and `health` show of it. Plain values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqworker.supervisor.family import ChildRecord, Family
+from mqworker.supervisor.node import Node
+from mqworker.supervisor.status_socket import Snapshot
+
+
+def node_snapshot(
+    family: Family, node: Node, *, pid: int, started_at_ms: int, is_draining: bool, now_ms: int
+) -> Snapshot:
+    """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic."""
+    return {
+        "node": node.name,
+        "app": node.app,
+        "pid": pid,
+        "started_at_ms": started_at_ms,
+        "draining": is_draining,
+        "complete": family.is_complete,
+        "children": [_child_snapshot(record, now_ms) for record in family],
+    }
+
+
+def _child_snapshot(record: ChildRecord, now_ms: int) -> dict[str, Any]:
+    ponged_at_ms = record.vitals.ponged_at_ms
+    return {
+        "name": record.name,
+        "role": record.role.name.lower(),
+        "generation": record.generation,
+        "pid": None if record.child is None else record.child.process.pid,
+        "state": record.state.value,
+        "restarts": record.restarts,
+        "last_exit": record.last_exit,
+        "silent_ms": None if ponged_at_ms is None else now_ms - ponged_at_ms,
+        "progress": record.progress,
+        "facts": record.facts,
+    }

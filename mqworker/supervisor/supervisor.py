@@ -1,0 +1,261 @@
+"""Supervisor: starts, wires, watches, restarts and stops the actors of one node; answers `status`.
+
+Owns:     the processes of all children, and the pipes until they are handed over.
+Receives: Hello, Pong, Drained (all); KillWorker, NudgeWorker (dispatcher); signals.
+Sends:    Attach, Ping, Drain (all); WorkerExited, RetireWorker (dispatcher);
+          ConsumerStarted, ConsumerGone, NodeSnapshot (heartbeat reaper).
+Never:    holds a connection to Redis, a second thread or user code: it is forked again and again.
+
+One loop over the ends of processes, control pipes, signals and the status socket. It never waits for anybody.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import selectors
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import assert_never
+
+from mqworker.actors.mail import Drain, NodeSnapshot
+from mqworker.log import Logger
+from mqworker.model.clock import Clock
+from mqworker.supervisor.child_care import ChildCare, Halt, Limits
+from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
+from mqworker.supervisor.child_plan import Role, Topology
+from mqworker.supervisor.family import ChildRecord, Family, State
+from mqworker.supervisor.node import Node
+from mqworker.supervisor.restart_policy import Fault
+from mqworker.supervisor.rolling_restart import RollingRestart
+from mqworker.supervisor.shutdown import KillChild, Shutdown, TellToDrain
+from mqworker.supervisor.signal_inbox import SignalInbox
+from mqworker.supervisor.snapshot import node_snapshot
+from mqworker.supervisor.source_watch import SourceWatch
+from mqworker.supervisor.status_socket import Snapshot, StatusSocket
+from mqworker.supervisor.systemd import SystemdNotifier
+
+# Ends and mail wake the loop; this is only for what time brings, and shorter while something is about to.
+_TICK_MS = 250
+_BUSY_TICK_MS = 5
+_LONGEST_GAP_MS = 200
+_SHOW_EVERY_MS = 1_000
+
+
+class Supervisor:
+    """One node's supervisor. `run` returns the exit code of `mqworker run`."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        node: Node,
+        directory: Path,
+        *,
+        clock: Clock,
+        log: Logger,
+        limits: Limits | None = None,
+        notifier: SystemdNotifier | None = None,
+        source_watch: SourceWatch | None = None,
+        on_ready: Callable[[ChildRecord], None] | None = None,
+    ) -> None:
+        """`directory` is where the status socket goes. `on_ready` is called when a child is."""
+        self._node = node
+        self._directory = directory
+        self._clock = clock
+        self._log = log
+        self._notifier = notifier or SystemdNotifier(None)
+        self._source_watch = source_watch
+        self._on_ready = on_ready
+        self._selector = selectors.DefaultSelector()
+        self._family = Family(topology)
+        limits = limits or Limits()
+        self._care = ChildCare(self._family, node, self._selector, limits, log)
+        self._tick_ms = min(_TICK_MS, limits.liveness.ping_every_ms)
+        self._care.on_ready = self._note_ready
+        self._care.parks_broken_workers = source_watch is not None
+        patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
+        self._rolling = RollingRestart(self._family, self._care, patience_ms)
+        self._shutdown: Shutdown | None = None
+        self._was_complete = False
+        self._started_at_ms = clock.now_ms()
+        self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
+        self._shown_at_ms = -_SHOW_EVERY_MS
+
+    @property
+    def halt(self) -> Halt | None:
+        """Why the node could not go on, None when it was asked to stop."""
+        return self._care.halt
+
+    def run(self) -> int:
+        """Run the node until it is stopped; nothing of it is left then."""
+        with ExitStack() as closing:
+            inbox = closing.enter_context(SignalInbox())
+            self._selector.register(inbox, selectors.EVENT_READ, lambda _now_ms: self._hear_signals(inbox))
+            self._open_status_socket(closing)
+            closing.callback(self._selector.close)
+            closing.callback(self._remove_slots)
+            # The line also imports what writing it takes, once for all children. What is there now stays as
+            # it is: they share its memory instead of touching it all.
+            self._log.info("node_starting", node=self._node.name, app=self._node.app)
+            gc.collect()
+            gc.freeze()
+            self._loop()
+        return self._exit_code()
+
+    def _remove_slots(self) -> None:
+        with suppress(OSError):  # never made, or in a directory that is none
+            Path(self._node.slots_path).unlink()
+
+    def _loop(self) -> None:
+        before_ms = self._clock.monotonic_ms()
+        self._turn(before_ms)
+        while self._shutdown is None or any(record.child is not None for record in self._family):
+            tick_ms = self._longest_wait_ms(before_ms)
+            events = self._selector.select(tick_ms / 1000)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - before_ms > tick_ms + _LONGEST_GAP_MS:
+                self._log.warning("loop_lagged", gap_ms=now_ms - before_ms - tick_ms)
+            before_ms = now_ms
+            for key, _ in events:
+                key.data(now_ms)
+            self._turn(now_ms)
+
+    def _longest_wait_ms(self, now_ms: int) -> int:
+        if self._shutdown is not None:
+            return _BUSY_TICK_MS
+        if self._care.is_busy:
+            return 0
+        waits = (record.restart_at_ms - now_ms for record in self._family if record.state is State.WAITING)
+        return min(self._tick_ms, max(_BUSY_TICK_MS, min(waits, default=self._tick_ms)))
+
+    def _turn(self, now_ms: int) -> None:
+        self._care.turn(now_ms)
+        if self._care.halt is not None and self._shutdown is None:
+            self._log.error("node_halted", reason=self._care.halt.reason, exit_code=self._care.halt.exit_code)
+            self._begin_shutdown(self._care.halt.exit_code, now_ms)
+        if self._shutdown is not None:
+            self._carry_out(self._shutdown, now_ms)
+        else:
+            self._rolling.turn(now_ms)
+            if self._source_watch is not None and self._source_watch.has_changed(now_ms):
+                self._log.info("source_changed")
+                self._rolling.begin(now_ms)
+        if now_ms - self._shown_at_ms >= _SHOW_EVERY_MS:
+            self._shown_at_ms = now_ms
+            self._show(now_ms)
+        if os.getpid() == 1:
+            self._collect_orphans()
+
+    # Stopping
+
+    def _begin_shutdown(self, exit_code: int, now_ms: int) -> None:
+        self._care.is_closing = True
+        self._shutdown = Shutdown(exit_code, int(self._node.settings.drain_s * 1000), now_ms)
+        self._notifier.note_stopping()
+
+    def _carry_out(self, shutdown: Shutdown, now_ms: int) -> None:
+        for order in shutdown.orders(list(self._family), now_ms):
+            record = self._family.get(order.name)
+            if record is None:
+                continue
+            match order:
+                case TellToDrain(_, grace_ms):
+                    self._care.tell(record, Drain(grace_ms))
+                case KillChild(_, reason):
+                    self._care.kill(record, reason, Fault.SPARED)
+                case _:
+                    assert_never(order)
+
+    def _exit_code(self) -> int:
+        if self._shutdown is not None and self._shutdown.exit_code:
+            return self._shutdown.exit_code
+        return EXIT_FAILED if self._care.has_failures else 0
+
+    # Signals
+
+    def _hear_signals(self, inbox: SignalInbox) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for number in inbox.take():
+            match number:
+                case signal.SIGTERM | signal.SIGINT:
+                    self._stop(number, now_ms)
+                case signal.SIGHUP:
+                    self._hang_up(now_ms)
+                case signal.SIGUSR1:
+                    self._dump(now_ms)
+                case _:
+                    pass
+
+    def _stop(self, number: signal.Signals, now_ms: int) -> None:
+        if self._shutdown is None:
+            self._log.info("node_draining", signal=number.name, drain_s=self._node.settings.drain_s)
+            self._begin_shutdown(0, now_ms)
+        else:
+            self._shutdown.hurry(now_ms)
+            self._log.warning("node_hurried", signal=number.name, urgency=self._shutdown.urgency.name.lower())
+
+    def _hang_up(self, now_ms: int) -> None:
+        if self._terminal is not None and not os.isatty(self._terminal):
+            self._stop(signal.SIGHUP, now_ms)  # the terminal was closed: nobody asked for a restart
+        elif self._shutdown is None:
+            self._log.info("workers_restarting")
+            self._rolling.begin(now_ms)
+
+    def _dump(self, now_ms: int) -> None:
+        for child in self._snapshot(now_ms)["children"]:
+            self._log.info("child_status", **child)
+        with suppress(OSError, ValueError):  # no stderr to write to
+            faulthandler.dump_traceback()
+        for record in self._family:
+            if record.child is not None:
+                record.child.process.send(STACK_DUMP_SIGNAL)
+
+    # Showing
+
+    def _open_status_socket(self, closing: ExitStack) -> None:
+        try:
+            status = StatusSocket(self._directory)
+        except OSError as error:  # a read-only directory: work is done all the same
+            self._log.warning("status_socket_missing", reason=str(error))
+            return
+        closing.callback(status.close)
+        self._selector.register(
+            status, selectors.EVENT_READ, lambda now_ms: status.answer(lambda: self._snapshot(now_ms))
+        )
+
+    def _show(self, now_ms: int) -> None:
+        self._notifier.note(is_complete=self._family.is_complete)
+        reaper = self._family.the(Role.REAPER)
+        if reaper is None or reaper.child is None or reaper.child.control.has_unsent:
+            return  # one snapshot in the pipe is enough: it shows the present or nothing
+        self._care.tell(reaper, NodeSnapshot(self._node.name, self._snapshot(now_ms)))
+
+    def _snapshot(self, now_ms: int) -> Snapshot:
+        return node_snapshot(
+            self._family,
+            self._node,
+            pid=os.getpid(),
+            started_at_ms=self._started_at_ms,
+            is_draining=self._shutdown is not None,
+            now_ms=now_ms,
+        )
+
+    def _note_ready(self, record: ChildRecord) -> None:
+        if self._on_ready is not None:
+            self._on_ready(record)
+        if self._family.is_complete and not self._was_complete:
+            self._was_complete = True
+            self._notifier.note(is_complete=True)
+            self._log.info("node_ready", node=self._node.name, pid=os.getpid())
+
+    def _collect_orphans(self) -> None:
+        """As the first process of a container: collect what others left behind, but no child of ours."""
+        ours = {record.child.process.pid for record in self._family if record.child is not None}
+        with suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in ours:
+                    return  # its handle wakes the loop
+                os.waitpid(ended.si_pid, 0)

@@ -1,0 +1,27 @@
+"""Topology: all children of a node and the pipes between them, a literal list in start order."""
+
+from __future__ import annotations
+
+from mqworker.actors import broker, dispatcher, heartbeat_reaper, rate_limiter, recovery_scanner, worker
+from mqworker.supervisor import server_keeper
+from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
+
+SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
+"""Only without a redis_url: it keeps the embedded server up."""
+
+
+def node_topology(workers: int) -> Topology:
+    """The children of a node with so many workers."""
+    return (
+        (ChildPlan("broker", Role.ACTOR, broker.main),),
+        (
+            ChildPlan("heartbeat_reaper", Role.REAPER, heartbeat_reaper.main),
+            ChildPlan("recovery_scanner", Role.ACTOR, recovery_scanner.main),
+            ChildPlan("rate_limiter", Role.ACTOR, rate_limiter.main),
+        ),
+        (ChildPlan("dispatcher", Role.DISPATCHER, dispatcher.main, peers=("rate_limiter",)),),
+        tuple(
+            ChildPlan(f"worker:{number}", Role.WORKER, worker.main, peers=("dispatcher",))
+            for number in range(workers)
+        ),
+    )

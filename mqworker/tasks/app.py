@@ -1,0 +1,106 @@
+"""App: the tasks, queues and hooks of an application, and its connections, which open when first needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.names import QueueName, message_id, queue_name, task_name, whole_number
+from mqworker.queues.work import WorkQueue
+from mqworker.settings import Settings, load_settings
+from mqworker.tasks.connections import Connections
+from mqworker.tasks.decorator import TaskDecorator
+from mqworker.tasks.hooks import Hooks
+from mqworker.tasks.job import Job
+from mqworker.tasks.options import DEFAULT_QUEUE
+from mqworker.tasks.producer import Producer
+from mqworker.tasks.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """What an app says about a queue."""
+
+    name: QueueName
+    weight: int = 1
+    """Its share beside the other queues of a node: one of weight 3 is asked three times as often."""
+    limit: int | None = None
+    """How many messages may wait in it; one more is refused with `QueueFull`."""
+
+
+class App:
+    """An application: `app = App("shop")`, then `@app.task`."""
+
+    def __init__(
+        self,
+        name: str = "app",
+        *,
+        settings: Settings | None = None,
+        redis_url: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Settings are read when they are first needed, unless given; `redis_url` wins over what they say.
+
+        Without any URL the embedded server of the directory is used, and started if need be.
+        """
+        self.name = task_name(name)
+        self.hooks = Hooks()
+        self.queues: dict[QueueName, QueueDeclaration] = {}
+        self.clock = clock or SystemClock()
+        self.connections = Connections(lambda: self.settings, self.clock)
+        self.task = TaskDecorator(lambda: self)
+        self._given_settings = settings
+        self._redis_url = redis_url
+        self.registry = Registry()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """All settings, read once."""
+        settings = self._given_settings or load_settings({"redis_url": self._redis_url})
+        if self._redis_url is not None:
+            settings = replace(settings, redis_url=self._redis_url)
+        self.registry.default_result_ttl_ms = round(settings.result_ttl_s * 1000)
+        return settings
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by a node's settings, as a worker does; what the app itself was given wins."""
+        if self._given_settings is None and self._redis_url is None:
+            self._given_settings = settings
+
+    def queue(self, name: str, *, weight: int = 1, limit: int | None = None) -> QueueDeclaration:
+        """Declare a queue. Only one that wants a weight or a limit needs it."""
+        whole_number("weight", weight, least=1, most=1_000)
+        if limit is not None:
+            whole_number("limit", limit, least=1, most=2**53)
+        declared = QueueDeclaration(queue_name(name), weight, limit)
+        self.queues[declared.name] = declared
+        if limit is not None:
+            self.connections.limit_by_queue[declared.name] = limit
+        return declared
+
+    def work_queue(self, name: str = DEFAULT_QUEUE) -> WorkQueue:
+        """The queue itself, with all its verbs."""
+        return self.connections.sender(queue_name(name)).work
+
+    # Any: only whoever enqueued it knows what its task returns.
+    def job(self, id: str, queue: str = DEFAULT_QUEUE) -> Job[Any]:  # noqa: A002 - what it is called
+        """The handle of a message by its id."""
+        return Job(message_id(id), self.connections.sender(queue_name(queue)), is_new=None)
+
+    def producer(self, *, push_batch: int = 500, linger: float = 0.05) -> Producer:
+        """A producer that gathers calls and sends them in batches; see `Producer`."""
+        return Producer(self.connections, self.clock, push_batch=push_batch, linger=linger)
+
+    def close(self) -> None:
+        """Close the synchronous connections."""
+        self.connections.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the event loop that runs here."""
+        await self.connections.aclose()
+
+    def __repr__(self) -> str:
+        """Its name."""
+        return f"<App {self.name}>"

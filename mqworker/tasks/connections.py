@@ -1,0 +1,155 @@
+"""Connections of an app: made when first needed, shared by all its tasks; asynchronous ones per loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from mqworker.model.clock import Clock
+from mqworker.model.message import Enqueued, Message
+from mqworker.model.names import QueueName
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_async import AsyncWorkQueue
+from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.settings import Settings
+from mqworker.store.address import ServerAddress, parse_address
+from mqworker.store.async_connection import open_async_connection
+from mqworker.store.async_store import AsyncStore
+from mqworker.store.connection import open_connection
+from mqworker.store.embedded_server import ensure_server
+from mqworker.store.keys import queues_key
+from mqworker.store.store import Store
+from mqworker.tasks.result_watch import ResultWatch
+
+
+class Sender:
+    """The way into one queue, and whatever a job needs of it."""
+
+    def __init__(self, work: WorkQueue, watch: ResultWatch, settings: Settings) -> None:
+        self.work = work
+        self.watch = watch
+        self.max_message_bytes = settings.max_message_bytes
+        self.max_crashes = settings.max_crashes
+        self._is_registered = False
+        self._calls = work.calls
+        self._run = work.store.run
+
+    def send(self, message: Message) -> Enqueued:
+        """Store one message: the shortest way there is, after the first."""
+        if not self._is_registered:
+            self.register()
+        return self._run(self._calls.enqueue((message,)))[0]
+
+    def register(self) -> None:
+        """Make the queue known, for those who store by calls of their own."""
+        if not self._is_registered:
+            namespace, queue = self.work.calls.keys.prefix.partition(":{")[0], self.work.name
+            self.work.store.read([("SADD", queues_key(namespace), queue)], queues_key(namespace))
+            self._is_registered = True
+
+    def send_many(self, messages: Sequence[Message]) -> list[Enqueued]:
+        """Store messages, one round trip per thousand."""
+        return self.work.enqueue(*messages)
+
+
+class Connections:
+    """Stores and queues of one app. Safe between threads; a forked child may go on using them."""
+
+    def __init__(self, settings_of: Callable[[], Settings], clock: Clock) -> None:
+        self._settings_of = settings_of
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._address: ServerAddress | None = None
+        self._store: Store | None = None
+        self._senders: dict[QueueName, Sender] = {}
+        self._async_queues: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[AsyncStore, dict[QueueName, AsyncWorkQueue]]
+        ] = WeakKeyDictionary()
+        self.limit_by_queue: dict[QueueName, int] = {}
+
+    @property
+    def store(self) -> Store:
+        """The synchronous store; the first use starts the embedded server where no URL is configured."""
+        with self._lock:
+            if self._store is None:
+                settings = self._settings_of()
+                connection = open_connection(
+                    self._found_address(),
+                    connect_timeout_s=settings.connect_timeout_s,
+                    read_timeout_s=settings.read_timeout_s,
+                    client_name="mqworker",
+                )
+                self._store = Store(connection, retry_for_ms=_ms(settings.retry_for_s), clock=self._clock)
+            return self._store
+
+    def sender(self, queue: QueueName) -> Sender:
+        """The way into a queue."""
+        known = self._senders.get(queue)
+        return self._open_sender(queue) if known is None else known
+
+    def known_sender(self, queue: QueueName) -> Sender | None:
+        """The same where it is open already: this never blocks."""
+        return self._senders.get(queue)
+
+    def _open_sender(self, queue: QueueName) -> Sender:
+        with self._lock:
+            if queue not in self._senders:
+                work = WorkQueue(queue, self.store, self._queue_options())
+                if queue in self.limit_by_queue:
+                    work.limit(self.limit_by_queue[queue])
+                self._senders[queue] = Sender(work, ResultWatch(work, self._clock), self._settings_of())
+            return self._senders[queue]
+
+    def async_queue(self, queue: QueueName) -> AsyncWorkQueue:
+        """A queue for the event loop that runs here."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._async_queues:
+                self._async_queues[loop] = (self._async_store(), {})
+            store, queues = self._async_queues[loop]
+            if queue not in queues:
+                queues[queue] = AsyncWorkQueue(queue, store, self._queue_options())
+            return queues[queue]
+
+    def close(self) -> None:
+        """Close the synchronous connections; a later use opens them again."""
+        with self._lock:
+            store, self._store = self._store, None
+            senders, self._senders = self._senders, {}
+        for sender in senders.values():
+            sender.watch.close()
+        if store is not None:
+            store.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the event loop that runs here."""
+        with self._lock:
+            known = self._async_queues.pop(asyncio.get_running_loop(), None)
+        if known is not None:
+            await known[0].close()
+
+    def _async_store(self) -> AsyncStore:
+        settings = self._settings_of()
+        connection = open_async_connection(
+            self._found_address(),
+            connect_timeout_s=settings.connect_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
+            client_name="mqworker",
+        )
+        return AsyncStore(connection, retry_for_ms=_ms(settings.retry_for_s), clock=self._clock)
+
+    def _found_address(self) -> ServerAddress:
+        if self._address is None:
+            settings = self._settings_of()
+            self._address = parse_address(settings.redis_url or ensure_server(settings.data_dir))
+        return self._address
+
+    def _queue_options(self) -> WorkQueueOptions:
+        settings = self._settings_of()
+        return WorkQueueOptions(settings.namespace, settings.events_kept, _ms(settings.dedup_window_s))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

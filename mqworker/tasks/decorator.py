@@ -1,0 +1,151 @@
+"""`@app.task` and `@task`: registers a function, bare or with options, and keeps its types.
+
+A first parameter `ctx: Context` is filled in by the worker and vanishes from the type of calls. Elsewhere in
+the signature it works too, but a type checker then wants it in calls unless it has a default.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from mqworker.errors import ConfigurationError
+from mqworker.model.rate import Rate, argument_names
+from mqworker.model.retry_policy import Retry
+from mqworker.model.unique import Unique
+from mqworker.tasks.connections import Connections
+from mqworker.tasks.context import Context
+from mqworker.tasks.hooks import Hooks
+from mqworker.tasks.options import DeliveryGuarantee, Seconds, TaskOptions, task_options
+from mqworker.tasks.registry import Registry, TaskDefinition
+from mqworker.tasks.task import AsyncTask, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskHome(Protocol):
+    """What a task needs of its app."""
+
+    @property
+    def registry(self) -> Registry:
+        """Where tasks are known by name."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """What runs around them."""
+
+    @property
+    def connections(self) -> Connections:
+        """How they reach their queues."""
+
+
+class Registration:
+    """Turns functions into tasks with the options that were given."""
+
+    def __init__(self, home: Callable[[], TaskHome], name: str | None, options: TaskOptions) -> None:
+        self._home = home
+        self._name = name
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    # Any: the overloads say what comes out.
+    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
+        """Register the function."""
+        home = self._home()
+        definition = TaskDefinition(self._name or name_of(function), function, self._options)
+        _check_templates(definition)
+        home.registry.add(definition)
+        kind = AsyncTask if definition.is_async else Task
+        return kind(definition, home.connections, home.hooks)
+
+
+class TaskDecorator:
+    """`@app.task` bare, or `@app.task(queue=..., ...)`."""
+
+    def __init__(self, home: Callable[[], TaskHome]) -> None:
+        self._home = home
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = ...,
+        retry: Retry | int | None = None,
+        timeout: Seconds | None = None,
+        hard_timeout: Seconds | None = None,
+        rate: Rate | str | Iterable[Rate] = ...,
+        deadline: Seconds | None = None,
+        delivery: DeliveryGuarantee = ...,
+        unique: Unique | str | bool | None = None,
+        priority: int = 0,
+        result_ttl: Seconds | None = None,
+        max_crashes: int | None = ...,
+    ) -> Registration: ...
+    # Any: the overloads say what goes in and what comes out.
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> Task[..., Any] | Registration:
+        """Register a function as a task; `task_options` explains the options."""
+        name = options.pop("name", None)
+        registration = Registration(self._home, name, task_options(**options))
+        return registration if function is None else registration(function)
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """The name of a task that was given none: module and function, the same in producer and worker."""
+    if not inspect.isfunction(function):
+        raise ConfigurationError(f"a task is made of a function; got {function!r}. For others, give name=...")
+    module = function.__module__
+    return (
+        f"{_main_name() if module == '__main__' else module}.{function.__qualname__.replace('<locals>.', '')}"
+    )
+
+
+def _main_name() -> str:
+    """By which name a worker would import the module that is being run as a script."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return main.__spec__.name.removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def _check_templates(definition: TaskDefinition) -> None:
+    """Keys must name parameters: better to hear of it now than at the first call."""
+    templates = [rate.key for rate in definition.options.rates if rate.key is not None]
+    unique = definition.options.unique
+    if unique is not None and unique.key is not None:
+        templates.append(unique.key)
+    for template in templates:
+        unknown = set(argument_names(template)) - set(definition.binding.parameters)
+        if unknown:
+            raise ConfigurationError(
+                f"{definition.name}: the key {template!r} names {', '.join(sorted(unknown))}; "
+                f"accepted are its parameters {', '.join(definition.binding.parameters) or '(none)'}"
+            )

@@ -1,0 +1,81 @@
+"""Hooks: an application's own code around enqueueing and running, for tracing, metrics and alerts.
+
+`before_enqueue` runs in the producer: it may add headers, and an error in it stops the call. The others run
+in the worker: an error in them is logged and changes nothing, for the work itself is done or failed already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from mqworker.log import get_logger
+from mqworker.model.names import QueueName, TaskName
+from mqworker.tasks.context import Context
+
+Result: TypeAlias = Any
+"""Any: what the task returned."""
+
+
+@dataclass(slots=True)
+class OutgoingCall:
+    """A call on its way out. Hooks may add to the headers."""
+
+    task: TaskName
+    queue: QueueName
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+BeforeEnqueue = Callable[[OutgoingCall], None]
+OnStart = Callable[[Context], None]
+OnSuccess = Callable[[Context, Result], None]
+OnFailure = Callable[[Context, BaseException], None]
+OnRetry = Callable[[Context, BaseException, int], None]
+HookT = TypeVar("HookT", bound=Callable[..., None])
+
+
+class Hooks:
+    """The hooks of an app, called in the order of registration. Each method also works as a decorator."""
+
+    def __init__(self) -> None:
+        self.enqueueing: list[BeforeEnqueue] = []
+        self.starting: list[OnStart] = []
+        self.succeeding: list[OnSuccess] = []
+        self.failing: list[OnFailure] = []
+        self.retrying: list[OnRetry] = []
+        self._log = get_logger(part="hooks")
+
+    def before_enqueue(self, hook: BeforeEnqueue) -> BeforeEnqueue:
+        """Call it with each `OutgoingCall`, in the producer."""
+        return _added(self.enqueueing, hook)
+
+    def on_start(self, hook: OnStart) -> OnStart:
+        """Call it before a task runs."""
+        return _added(self.starting, hook)
+
+    def on_success(self, hook: OnSuccess) -> OnSuccess:
+        """Call it with what the task returned."""
+        return _added(self.succeeding, hook)
+
+    def on_failure(self, hook: OnFailure) -> OnFailure:
+        """Call it with the error when a message is given up."""
+        return _added(self.failing, hook)
+
+    def on_retry(self, hook: OnRetry) -> OnRetry:
+        """Call it with the error and the milliseconds until the next try."""
+        return _added(self.retrying, hook)
+
+    # Any: each list holds hooks of one signature, given by its caller.
+    def run(self, hooks: list[Any], *arguments: object) -> None:
+        """Call hooks of the worker's side; whatever they raise is logged."""
+        for hook in hooks:
+            try:
+                hook(*arguments)
+            except Exception:  # noqa: BLE001 - foreign code beside the task must not change its outcome
+                self._log.exception("hook_failed", hook=getattr(hook, "__qualname__", repr(hook)))
+
+
+def _added(hooks: list[HookT], hook: HookT) -> HookT:
+    hooks.append(hook)
+    return hook

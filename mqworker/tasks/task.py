@@ -1,0 +1,225 @@
+"""Task: a function that can also be enqueued. A call becomes a message here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+from mqworker.errors import InvalidArgument
+from mqworker.model.envelope import CallOptions, encode_call, explain
+from mqworker.model.gate import gate_of
+from mqworker.model.guard import Guard, chosen_id_guard
+from mqworker.model.message import Message
+from mqworker.model.names import TaskName, shown
+from mqworker.model.unique import Unique, guard_of
+from mqworker.model.value_codec import NotAccepted
+from mqworker.tasks.connections import Connections, Sender
+from mqworker.tasks.context import current_context, local_context
+from mqworker.tasks.hooks import Hooks, OutgoingCall
+from mqworker.tasks.ids import next_id
+from mqworker.tasks.job import Job
+from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
+from mqworker.tasks.registry import TaskDefinition
+from mqworker.tasks.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BATCH = 1_000
+
+_POSITIONAL = (tuple, list)
+
+
+class Task(Generic[P, R]):
+    """A registered function. Called like one it runs here; enqueued it runs in a worker."""
+
+    def __init__(
+        self, definition: TaskDefinition, connections: Connections, hooks: Hooks, plan: CallPlan | None = None
+    ) -> None:
+        functools.update_wrapper(self, definition.function)
+        self.definition = definition
+        self.plan = plan or plan_of(definition.options)
+        self._connections = connections
+        self._hooks = hooks
+        self._check = definition.binding.check
+        # Nearly all calls want nothing but their turn.
+        self._is_plain = self.plan.id is None and self.plan.unique is None
+
+    @property
+    def name(self) -> TaskName:
+        """The name under which it is registered and stored."""
+        return self.definition.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it here and now, like the function that it is."""
+        result: R = self._call(args, kwargs)
+        return result
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store the call as a message; a worker runs it. The arguments are checked here."""
+        sender = self._connections.sender(self.plan.queue)
+        stored = sender.send(self.message(args, kwargs, sender))
+        return Job(stored.id, sender, self.definition, is_new=stored.is_new)
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` by the name that Celery has for it."""
+        return self.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` for asyncio."""
+        sender = self._connections.known_sender(self.plan.queue)
+        if sender is None:  # finding the server may take a while, or start one: not on the event loop
+            sender = await asyncio.to_thread(self._connections.sender, self.plan.queue)
+        message = self.message(args, kwargs, sender)
+        stored = (await self._connections.async_queue(self.plan.queue).enqueue(message))[0]
+        return Job(stored.id, sender, self.definition, is_new=stored.is_new)
+
+    def using(
+        self,
+        *,
+        delay: Seconds | datetime | None = None,
+        deadline: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        id: str | None = None,  # noqa: A002 - what it is called everywhere else
+        headers: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+        unique: Unique | str | bool | None = None,
+    ) -> Self:
+        """The same task with other options for its calls: `send.using(delay=60, priority=9).enqueue(...)`.
+
+        `delay` and `deadline` are seconds from now or aware datetimes. A repeated `id` is not stored again.
+        """
+        wishes = Wishes(delay, deadline, priority, queue, id, headers or {}, timeout, unique)
+        return type(self)(self.definition, self._connections, self._hooks, plan_with(self.plan, wishes))
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),  # Any: as in Celery, nobody checks these types
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Seconds | None = None,
+        eta: datetime | None = None,
+        expires: Seconds | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        task_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Job[R]:
+        """`using(...).enqueue(...)` with the keywords of Celery, of which 9 is the most urgent priority."""
+        if countdown is not None and eta is not None:
+            raise InvalidArgument("countdown and eta are both given; accepted is one of them")
+        wishes = Wishes(
+            eta if countdown is None else countdown, expires, priority, queue, task_id, headers or {}
+        )
+        task: Task[..., R] = Task(
+            self.definition, self._connections, self._hooks, plan_with(self.plan, wishes)
+        )
+        return task.enqueue(*args, **(kwargs or {}))
+
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        """Store many calls, one round trip per thousand: each a tuple of arguments, or a dict by name.
+
+        All arguments of a thousand are checked before any of it is stored. When one thousand cannot be
+        stored, the error is raised and those before it stay.
+        """
+        if self.plan.id is not None:
+            raise InvalidArgument("id: one id cannot serve many calls; accepted is enqueue_many without it")
+        sender = self._connections.sender(self.plan.queue)
+        jobs: list[Job[R]] = []
+        remaining = iter(calls)
+        while batch := list(islice(remaining, BATCH)):
+            messages = [self._message_of(call, sender) for call in batch]
+            definition, stored = self.definition, sender.send_many(messages)
+            jobs += [Job(each.id, sender, definition, is_new=each.is_new) for each in stored]
+        return jobs
+
+    def map(self, values: Iterable[Any]) -> list[Job[R]]:
+        """One call for each value, which is its only argument."""
+        return self.enqueue_many((value,) for value in values)
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """The call as a value, for workflows."""
+        self._check(args, kwargs)
+        return Signature(self.name, args, kwargs, self.plan)
+
+    def message(self, args: Sequence[Any], kwargs: Mapping[str, Any], sender: Sender) -> Message:
+        """The call as a message, checked; for whoever stores it."""
+        plan, name = self.plan, self.definition.name
+        self._check(args, kwargs)
+        extra = self._hooked(plan) if self._hooks.enqueueing else plan.extra
+        try:
+            body = encode_call(args, kwargs, extra)
+        except NotAccepted as refused:
+            raise explain(refused, name, self.definition.binding.as_given(args, kwargs)) from refused
+        if len(body) > sender.max_message_bytes:
+            raise InvalidArgument(
+                f"the arguments of {name} are {len(body):,} bytes; accepted are up to "
+                f"{sender.max_message_bytes:,} (the setting max_message_bytes)"
+            )
+        max_crashes = sender.max_crashes if plan.max_crashes == AS_SET else plan.max_crashes
+        guard = None if self._is_plain else self._guard(args, kwargs)
+        rates = self.definition.options.rates
+        gate = gate_of(name, rates, self.definition.binding.by_name(args, kwargs)) if rates else None
+        return Message(
+            plan.id or next_id(),
+            body,
+            name,
+            plan.priority,
+            plan.due,
+            plan.deadline,
+            guard,
+            max_crashes,
+            gate,
+        )
+
+    def __repr__(self) -> str:
+        """Name and queue."""
+        return f"<{type(self).__name__} {self.name} on {self.plan.queue}>"
+
+    # Any: what the function returns; the public methods give it its type back.
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - same
+        if not self.definition.binding.takes_context:
+            return self.definition.function(*args, **kwargs)
+        positional, named = list(args), dict(kwargs)
+        context = current_context() or local_context(self.name)
+        if not any(value is context or type(value) is type(context) for value in (*args, *kwargs.values())):
+            self.definition.binding.inject(positional, named, context)
+        return self.definition.function(*positional, **named)
+
+    def _message_of(self, call: Sequence[Any] | Mapping[str, Any], sender: Sender) -> Message:
+        if isinstance(call, _POSITIONAL):
+            return self.message(call, {}, sender)
+        if isinstance(call, Mapping):
+            return self.message((), call, sender)
+        raise InvalidArgument(
+            f"calls hold {shown(call)}; accepted are tuples of arguments, or dicts of arguments by name"
+        )
+
+    def _guard(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Guard | None:
+        plan = self.plan
+        if plan.unique is not None:
+            return guard_of(plan.unique, self.name, self.definition.binding.by_name(args, kwargs))
+        return None if plan.id is None else chosen_id_guard(plan.id)
+
+    def _hooked(self, plan: CallPlan) -> CallOptions | None:
+        known = plan.extra or CallOptions()
+        call = OutgoingCall(self.name, plan.queue, dict(known.headers))
+        for hook in self._hooks.enqueueing:
+            hook(call)
+        extra = CallOptions(call.headers, known.timeout_ms)
+        return None if extra == CallOptions() else extra
+
+
+class AsyncTask(Task[P, R]):
+    """A task that is a coroutine function: in a worker it runs on an event loop, beside many others."""
+
+    # Called like the function that it is, it gives a coroutine: the one way in which it differs from a Task.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        """Run it here: `await task(...)`."""
+        coroutine: Coroutine[Any, Any, R] = self._call(args, kwargs)
+        return coroutine

@@ -1,0 +1,179 @@
+"""An RSMQ queue as a queue of tasks, beyond what tests/conformance asks of every model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from mqworker.errors import InvalidArgument, UnknownQueue
+from mqworker.model.instant import After
+from mqworker.model.settlement import Ack, Bury, Failure, Release, Retry
+from mqworker.queues.rsmq import Rsmq
+from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.store.connection import Connection
+from mqworker.store.store import Store
+from tests.support.deadline import wait_until
+from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
+from tests.support.real_server import RealServer
+
+Q = "tasks"
+LEASES, HELD = f"mqw:x:{{rsmq:{Q}}}:leases", f"mqw:x:{{rsmq:{Q}}}:held"
+
+
+@pytest.fixture
+def queue(connection: Connection) -> RsmqQueue:
+    return RsmqQueue(Q, Store(connection), vt=60)
+
+
+@pytest.fixture
+def rsmq(queue: RsmqQueue) -> Rsmq:
+    return Rsmq(queue.store)
+
+
+@pytest.fixture
+def raw(server: RealServer) -> Iterator[redis.Redis]:
+    with server.client() as client:
+        yield client
+
+
+def now_ms(raw: redis.Redis) -> int:
+    seconds, microseconds = raw.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def the_only_id(raw: redis.Redis) -> str:
+    (found,) = raw.zrange(f"rsmq:{Q}", 0, -1)
+    assert isinstance(found, bytes)
+    return found.decode()
+
+
+def test_the_queue_is_made_when_it_is_first_used_and_left_as_it_is_otherwise(
+    queue: RsmqQueue, rsmq: Rsmq
+) -> None:
+    queue.claim()
+    RsmqQueue(Q, queue.store, vt=5).claim()
+
+    assert rsmq.get_queue_attributes(Q).vt == 60
+
+
+def test_a_late_ack_is_refused_even_if_nobody_received_the_message_yet(
+    queue: RsmqQueue, raw: redis.Redis
+) -> None:
+    queue.enqueue(a_message())
+    late = Ack(queue.claim(lease_ms=1)[0])
+    wait_until(lambda: Rsmq(queue.store).get_queue_attributes(Q).hiddenmsgs == 0, "the lease was over")
+
+    lost = queue.settle(late)
+
+    assert lost == [late]
+    assert raw.zcard(f"rsmq:{Q}") == 1
+
+
+def test_a_message_received_by_another_client_is_lost_to_us(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.enqueue(a_message())
+    claimed = queue.claim()[0]
+    rsmq.change_message_visibility(Q, the_only_id(raw), vt=0)
+    rsmq.receive_message(Q)
+
+    assert queue.extend(claimed) == [claimed]
+    assert queue.settle(Release(claimed)) == [Release(claimed)]
+
+
+def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    queue.enqueue(a_message())
+    claimed = queue.claim(lease_ms=1)[0]
+    rsmq.delete_queue(Q)
+
+    assert queue.settle(Ack(claimed)) == [Ack(claimed)]
+    assert queue.reclaim() == (0, 0)
+    with pytest.raises(UnknownQueue):
+        queue.claim()
+
+
+def test_a_lease_that_another_client_prolonged_is_not_reclaimed(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.enqueue(*some_messages(1))
+    claimed = queue.claim(lease_ms=30)[0]
+    rsmq.change_message_visibility(Q, the_only_id(raw), vt=60)
+    first_end_ms = raw.zscore(LEASES, claimed.fence) or 0
+    wait_until(lambda: now_ms(raw) > first_end_ms, "the lease would have ended")
+
+    assert queue.reclaim() == (0, 0)
+    assert queue.settle(Ack(claimed)) == []
+
+
+def test_a_retry_hides_the_message_and_counts_its_delivery(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    queue.enqueue(*some_messages(2))
+    first, second = queue.claim(2)
+
+    queue.settle(Retry(first, After(AN_HOUR_MS)), Retry(second))
+
+    again = queue.claim(2)
+    assert bodies(again) == [b"1"]
+    assert (again[0].attempt, again[0].failures) == (2, 1)
+    assert rsmq.get_queue_attributes(Q).hiddenmsgs == 2
+
+
+def test_a_buried_message_rests_in_a_queue_that_every_client_reads(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    message = a_message(b"\x92\x91\x01\x80", task="count")
+    queue.enqueue(message)
+    claimed = queue.claim()[0]
+
+    queue.settle(Bury(claimed, "failed", Failure("ValueError", "no")))
+
+    (burial,) = queue.burials()
+    dead = rsmq.receive_message(f"{Q}-dead")
+    assert dead is not None
+    assert json.loads(dead.message) == {"id": message.id, "task": "count", "args": [1], "kwargs": {}}
+    assert (burial.id, burial.message, burial.reason) == (dead.id, dead.message, "failed")
+    assert burial.details["error"] == "ValueError"
+    assert rsmq.get_queue_attributes(Q).msgs == 0
+    assert rsmq.list_queues() == [Q, f"{Q}-dead"]
+
+
+def test_letters_of_messages_that_were_taken_away_are_dropped(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    for _ in range(3):
+        queue.enqueue(a_message())
+        queue.settle(Bury(queue.claim()[0], "why"))
+        rsmq.pop_message(f"{Q}-dead")
+
+    assert raw.hlen(f"mqw:x:{{rsmq:{Q}-dead}}:letters") == 1
+    assert queue.burials() == []
+
+
+def test_what_is_no_task_is_buried_and_the_others_are_claimed(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    rsmq.create_queue(Q)
+    rsmq.send_messages(Q, ["{}", '{"task": "a"}', b"\xff", '{"task": "b", "args": [NaN]}'])
+
+    claimed = queue.claim(10)
+
+    assert [delivery.task for delivery in claimed] == ["a"]
+    assert [burial.reason for burial in queue.burials()] == ["undecodable"] * 3
+    assert queue.settle(*map(Ack, claimed)) == []
+
+
+def test_a_settled_queue_leaves_no_lease_behind(queue: RsmqQueue, raw: redis.Redis) -> None:
+    queue.enqueue(*some_messages(20))
+    queue.settle(*map(Ack, queue.claim(20)))
+
+    assert raw.exists(f"rsmq:{Q}", LEASES) == 0
+    assert raw.hgetall(HELD) == {b"fence": b"20"}
+
+
+@pytest.mark.parametrize("wish", [{"priority": 1}, {"deadline": After(1)}])
+def test_what_the_layout_cannot_hold_is_refused(queue: RsmqQueue, wish: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgument, match="RSMQ"):
+        queue.enqueue(a_message(**wish))
+
+
+def test_a_name_without_room_for_the_dead_is_refused(queue: RsmqQueue) -> None:
+    with pytest.raises(InvalidArgument, match="Invalid qname format"):
+        RsmqQueue("a" * 156, queue.store)

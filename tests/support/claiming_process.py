@@ -1,0 +1,57 @@
+"""A process that claims and settles until nothing is left, and keeps a ledger that survives kill -9.
+
+Started as `python -m tests.support.claiming_process <url> <ledger> <consumer or ''> <lease ms> <stop>`.
+The ledger is appended by single small writes: `E id fence pid` when a message is in hand, `A id fence pid`
+when its ack was accepted, `L id fence pid` when it was refused. It ends when the file <stop> appears.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from mqworker.model.delivery import Delivery
+from mqworker.model.settlement import Ack
+from mqworker.queues.work import WorkQueue
+from tests.support.messages import open_store
+
+QUEUE = "q"
+BATCH = 20
+WORK_S = 0.002
+GIVES_UP_AFTER_S = 60.0
+
+
+class Ledger:
+    """Append-only lines; what was written before a kill -9 stays written."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._pid = os.getpid()
+
+    def note(self, what: str, delivery: Delivery) -> None:
+        """One line, in one write."""
+        os.write(self._file, f"{what} {delivery.id} {delivery.fence} {self._pid}\n".encode())
+
+
+def main(url: str, ledger_path: str, consumer: str, lease_ms: str, stop_path: str) -> None:
+    """Claims and settles until it is told to stop."""
+    store, ledger = open_store(url), Ledger(ledger_path)
+    queue = WorkQueue(QUEUE, store)
+    ends_at = time.monotonic() + GIVES_UP_AFTER_S
+    stop = Path(stop_path)
+    while not stop.exists() and time.monotonic() < ends_at:
+        deliveries = queue.claim(BATCH, consumer=consumer or None, lease_ms=int(lease_ms))
+        for delivery in deliveries:
+            ledger.note("E", delivery)
+        time.sleep(WORK_S)  # the task, or the pause when there is nothing to do
+        lost = queue.settle(*map(Ack, deliveries), consumer=consumer or None)
+        refused = {settlement.delivery.fence for settlement in lost}
+        for delivery in deliveries:
+            ledger.note("L" if delivery.fence in refused else "A", delivery)
+    store.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,67 @@
+"""Calls that a type checker must accept. Never run; checked by tests/unit/test_types.py."""
+
+from collections.abc import Coroutine
+from typing import Any, assert_type
+
+from mqworker import App, AsyncTask, Context, Job, Rate, Retry, task
+
+app = App("shop")
+
+
+@app.task
+def send(to: str, subject: str = "") -> int:
+    return len(to + subject)
+
+
+@app.task(queue="mail", retry=Retry(max=8, backoff=2.0, cap=600), rate=Rate("100/s"), timeout=30)
+def send_later(to: str) -> str:
+    return to
+
+
+@app.task
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@app.task
+def with_context(ctx: Context, number: int) -> float:
+    return ctx.attempt / number
+
+
+@app.task(result_ttl=60)
+async def async_with_context(ctx: Context, number: int) -> float:
+    return ctx.attempt / number
+
+
+@task
+def module_level(number: int) -> list[int]:
+    return [number]
+
+
+@app.task
+def loose(payload: dict[str, Any], count: int = 1) -> None: ...
+
+
+async def use() -> None:
+    assert_type(send("a"), int)
+    assert_type(send.enqueue("a", subject="b"), Job[int])
+    assert_type(send.delay("a"), Job[int])
+    assert_type(await send.aenqueue("a"), Job[int])
+    assert_type(send.using(delay=60, priority=9, deadline=3600, id="order-7").enqueue("a", "b"), Job[int])
+    assert_type(send.apply_async(("a",), countdown=5), Job[int])
+    assert_type(send.enqueue_many([("a", "b"), {"to": "c"}]), list[Job[int]])
+    assert_type(send.enqueue("a").result(timeout=5), int)
+    assert_type(await send.enqueue("a").aresult(), int)
+    assert_type(send_later.enqueue("a"), Job[str])
+    assert_type(fetch.enqueue("u"), Job[bytes])
+    coroutine: Coroutine[Any, Any, bytes] = fetch("u")
+    assert_type(await coroutine, bytes)
+    assert_type(await fetch("u"), bytes)
+    assert_type(with_context.enqueue(3), Job[float])
+    assert_type(with_context(3), float)
+    assert_type(async_with_context.enqueue(number=3), Job[float])
+    assert_type(module_level.enqueue(3), Job[list[int]])
+    assert_type(loose.enqueue({"a": 1}), Job[None])
+    assert_type(app.producer().enqueue(send, "a", "b"), Job[int])
+    some_task: AsyncTask[..., bytes] = fetch
+    some_task.enqueue("anything")

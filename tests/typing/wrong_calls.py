@@ -1,0 +1,43 @@
+"""Calls that a type checker must reject, each marked. Never run; checked by tests/unit/test_types.py."""
+
+from mqworker import App, Context, Rate, Retry
+
+app = App("shop")
+
+
+@app.task
+def send(to: str, subject: str = "") -> int:
+    return len(to + subject)
+
+
+@app.task(queue="mail")
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@app.task
+def with_context(ctx: Context, number: int) -> float:
+    return ctx.attempt / number
+
+
+def use(ctx: Context) -> None:
+    send.enqueue()  # wrong
+    send.enqueue(1)  # wrong
+    send.enqueue("a", "b", "c")  # wrong
+    send.delay(to=b"a")  # wrong
+    send.enqueue("a", topic="b")  # wrong
+    send.using(priority="high").enqueue("a")  # wrong
+    send.using(urgency=3).enqueue("a")  # wrong
+    send.using(delay=3).enqueue(3)  # wrong
+    send.apply_async(("a",), timeout_s=5)  # wrong
+    len(send.enqueue("a").result())  # wrong
+    len(fetch("u"))  # wrong
+    fetch.enqueue(b"u")  # wrong
+    with_context.enqueue("three")  # wrong
+    with_context.enqueue(ctx, 3)  # wrong
+    app.producer().enqueue(send, 1)  # wrong
+    app.task(queue=3)  # wrong
+    app.task(retries=3)  # wrong
+    app.task(delivery="exactly_once")  # wrong
+    Retry(times=3)  # wrong
+    Rate(100)  # wrong

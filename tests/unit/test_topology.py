@@ -1,0 +1,98 @@
+"""The literal list of children: its order, its pipes, and whose turn it is."""
+
+from mqworker.supervisor.child_plan import ChildPlan, Role
+from mqworker.supervisor.family import Family, State
+from mqworker.supervisor.topology import SERVER_KEEPER, node_topology
+
+
+def test_children_start_in_the_order_of_the_design() -> None:
+    steps = [[plan.name for plan in step] for step in node_topology(workers=3)]
+
+    assert steps == [
+        ["broker"],
+        ["heartbeat_reaper", "recovery_scanner", "rate_limiter"],
+        ["dispatcher"],
+        ["worker:0", "worker:1", "worker:2"],
+    ]
+
+
+def test_the_dispatcher_has_a_pipe_to_each_worker_and_to_the_rate_limiter() -> None:
+    pipes = {(plan.name, peer) for plan in _plans() for peer in plan.peers}
+
+    assert pipes == {
+        ("dispatcher", "rate_limiter"),
+        ("worker:0", "dispatcher"),
+        ("worker:1", "dispatcher"),
+    }
+
+
+def test_every_peer_is_a_child_that_starts_before() -> None:
+    names: list[str] = []
+    for plan in _plans():
+        assert set(plan.peers) <= set(names)
+        names.append(plan.name)
+
+    assert len(names) == len(set(names))
+
+
+def test_every_start_is_a_function_that_a_spawned_process_can_find() -> None:
+    for plan in [SERVER_KEEPER, *_plans()]:
+        assert plan.start.__qualname__ == "main"
+        assert plan.start.__module__.rpartition(".")[2] == plan.name.partition(":")[0]
+
+
+def test_nobody_starts_before_those_of_the_step_before_are_ready() -> None:
+    family = Family(node_topology(workers=1))
+    assert _due(family) == ["broker"]
+
+    _be_ready(family, "broker", "heartbeat_reaper", "recovery_scanner")
+    assert _due(family) == ["rate_limiter"]
+
+    _be_ready(family, "rate_limiter")
+    assert _due(family) == ["dispatcher"]
+
+    _be_ready(family, "dispatcher")
+    assert _due(family) == ["worker:0"]
+
+
+def test_a_dead_child_waits_for_its_time_and_for_nobody_else() -> None:
+    family = Family(node_topology(workers=1))
+    _be_ready(family, *(record.name for record in family))
+    for name in ("broker", "recovery_scanner"):
+        record = family.get(name)
+        assert record is not None
+        record.state, record.restart_at_ms = State.WAITING, 100
+
+    assert _due(family, now_ms=99) == []
+    assert _due(family, now_ms=100) == ["broker", "recovery_scanner"]
+
+
+def test_a_worker_waits_for_its_dispatcher() -> None:
+    family = Family(node_topology(workers=1))
+    _be_ready(family, *(record.name for record in family))
+    for name in ("dispatcher", "worker:0"):
+        record = family.get(name)
+        assert record is not None
+        record.state = State.WAITING
+
+    assert _due(family) == ["dispatcher"]
+
+
+def _plans() -> list[ChildPlan]:
+    return [plan for step in node_topology(workers=2) for plan in step]
+
+
+def _be_ready(family: Family, *names: str) -> None:
+    for record in family:
+        if record.name in names:
+            record.state, record.has_been_ready = State.LIVE, True
+
+
+def _due(family: Family, now_ms: int = 0) -> list[str]:
+    return [record.name for record in family if family.may_start(record, now_ms)]
+
+
+def test_exactly_one_child_has_each_of_the_special_roles() -> None:
+    roles = [plan.role for plan in _plans()]
+
+    assert [roles.count(role) for role in (Role.DISPATCHER, Role.REAPER, Role.SERVER)] == [1, 1, 0]

@@ -1,0 +1,142 @@
+"""When everything is healthy, degraded or down, and with which words."""
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+
+from mqworker.model.throughput import Throughput
+from mqworker.model.verdict import Health, judge
+from mqworker.model.view import ChildView, ConsumerView, NodeView, QueueView, ServerView, SystemView
+
+Fact: TypeAlias = Any
+"""A field of ChildView: its type depends on which."""
+
+SERVER = ServerView("Valkey", "9.1.0", used_bytes=10, limit_bytes=100, is_append_only=True)
+DISPATCHER = ChildView("dispatcher", "dispatcher", "live", silent_ms=10, facts={"queues": ["mail"]})
+NODE = NodeView("web-1", children=(DISPATCHER,))
+MAIL = QueueView("mail", ready=10, oldest_ms=100)
+
+
+def a_view(
+    *queues: QueueView, nodes: tuple[NodeView, ...] = (NODE,), server: ServerView = SERVER
+) -> SystemView:
+    return SystemView(1_700_000_000_000, "mqw", server, nodes, queues)
+
+
+def a_node(**child: Fact) -> NodeView:
+    return NodeView(
+        "web-1",
+        children=(DISPATCHER, ChildView(**({"name": "broker", "role": "actor", "state": "live"} | child))),
+    )
+
+
+def test_a_node_that_beats_and_queues_that_move_are_healthy() -> None:
+    verdict = judge(a_view(MAIL, QueueView("idle")))
+
+    assert (verdict.health, verdict.text, verdict.health.exit_code) == (Health.HEALTHY, "healthy", 0)
+
+
+def test_no_node_is_down_and_tells_what_waits() -> None:
+    verdict = judge(a_view(MAIL, nodes=()))
+
+    assert verdict.health.exit_code == 2
+    assert verdict.text == "down: no node beats, nothing runs; start `mqworker run`; 10 messages wait"
+
+
+@pytest.mark.parametrize(
+    ("child", "words"),
+    [
+        ({"silent_ms": 6_000}, "broker of node web-1 makes no progress since 6 s"),
+        (
+            {"state": "waiting", "restarts": 4, "last_exit": "SIGKILL"},
+            "does not stay up, 4 restarts: SIGKILL",
+        ),
+        ({"state": "waiting", "last_exit": "exit code 1"}, "broker of node web-1 is down: exit code 1"),
+        ({"state": "parked"}, "is down"),
+        ({"facts": {"is_store_up": False}}, "cannot reach the server"),
+    ],
+)
+def test_a_child_in_trouble_degrades(child: dict[str, Any], words: str) -> None:
+    verdict = judge(a_view(nodes=(a_node(**child),)))
+
+    assert verdict.health is Health.DEGRADED
+    assert words in verdict.text
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        {"state": "starting"},
+        {"restarts": 9, "last_exit": "SIGKILL", "silent_ms": 20},
+        {"role": "worker", "name": "worker:1", "silent_ms": 3_600_000},
+    ],
+)
+def test_starting_a_past_restart_and_a_long_task_are_no_trouble(child: dict[str, Any]) -> None:
+    assert judge(a_view(nodes=(a_node(**child),))).health is Health.HEALTHY
+
+
+def test_a_node_that_was_not_heard_degrades() -> None:
+    assert "was last heard 7 s ago" in judge(a_view(nodes=(replace(NODE, age_ms=7_000),))).text
+
+
+def test_draining_degrades_only_when_nobody_else_works() -> None:
+    draining = replace(NODE, name="web-2", is_draining=True)
+
+    assert judge(a_view(nodes=(NODE, draining))).health is Health.HEALTHY
+    assert "every node is draining" in judge(a_view(nodes=(draining,))).text
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        (QueueView("lost", ready=3, oldest_ms=9_000), "queue lost has 3 ready and nobody consumes it"),
+        (replace(MAIL, oldest_ms=400_000), "queue mail is late: its front message is 6 min old"),
+        (replace(MAIL, throughput=Throughput(0, 1, 7, 10_000)), "queue mail buried 7 in the last 10 s"),
+        (replace(MAIL, limit=10), "queue mail is full: 10 of 10"),
+        (
+            replace(MAIL, consumers=(ConsumerView("web-0.ab.1", 20_000, 3),)),
+            "consumer web-0.ab.1 is silent since 20 s and holds 3",
+        ),
+    ],
+)
+def test_a_queue_in_trouble_degrades(queue: QueueView, words: str) -> None:
+    verdict = judge(a_view(queue))
+
+    assert verdict.text == f"degraded: {words}"
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        QueueView("lost", ready=3, oldest_ms=400_000, is_paused=True),
+        QueueView("new", ready=3, oldest_ms=100),
+        QueueView("delayed", delayed=3),
+        QueueView("outside", ready=3, oldest_ms=9_000, consumers=(ConsumerView("php-1", 500, 1),)),
+        replace(MAIL, oldest_ms=400_000, throughput=Throughput(0, 10, 0, 10_000)),
+    ],
+    ids=["paused", "just enqueued", "delayed", "consumed from outside", "drained in a second"],
+)
+def test_a_queue_that_waits_on_purpose_or_not_for_long_is_no_trouble(queue: QueueView) -> None:
+    assert judge(a_view(queue)).health is Health.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (replace(SERVER, used_bytes=91), "the server's memory is 91% full"),
+        (replace(SERVER, troubles=("the server's last save to disk failed",)), "last save to disk failed"),
+    ],
+)
+def test_a_server_in_trouble_degrades(server: ServerView, words: str) -> None:
+    assert words in judge(a_view(server=server)).text
+
+
+def test_all_reasons_are_told_those_of_the_server_first() -> None:
+    verdict = judge(
+        a_view(
+            replace(MAIL, limit=10), server=replace(SERVER, used_bytes=95), nodes=(a_node(state="parked"),)
+        )
+    )
+
+    assert [reason.split()[0] for reason in verdict.reasons] == ["the", "broker", "queue"]
