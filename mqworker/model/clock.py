@@ -19,6 +19,10 @@ class Clock(Protocol):
         """Time since some fixed instant: never goes back, comparable within one host only."""
         ...
 
+    def precise_ms(self) -> float:
+        """As `monotonic_ms`, with the fraction: for how long something took."""
+        ...
+
 
 class SystemClock:
     """The clock of the host."""
@@ -32,6 +36,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Time since some fixed instant of this host."""
         return time.monotonic_ns() // NANOSECONDS_PER_MS
+
+    def precise_ms(self) -> float:
+        """Time since some fixed instant of this host, with the fraction."""
+        return time.monotonic() * 1000
 
 
 class ManualClock:
@@ -50,6 +58,10 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         """The sum of all advances."""
         return self._monotonic_ms
+
+    def precise_ms(self) -> float:
+        """As `monotonic_ms`: a test moves it in whole milliseconds."""
+        return float(self._monotonic_ms)
 
     def advance(self, *, ms: int) -> None:
         """Let time pass, both for the wall clock and the monotonic one."""

@@ -6,7 +6,7 @@ from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After, Instant
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Delivery
 class Run:
     """Where and how long the task ran, for the event of the settlement."""
 
@@ -25,7 +25,7 @@ class Failure:
     traceback: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Delivery
 class Ack:
     """Done. The result, if any, is kept for whoever waits for it."""
 

@@ -1,17 +1,29 @@
 """The queue models, public as libraries: all the verbs of their documents, and ours."""
 
 from mqworker.queues.queue_model import Capability, QueueModel
+from mqworker.queues.rsmq import Rsmq
+from mqworker.queues.rsmq_async import AsyncRsmq
+from mqworker.queues.rsmq_calls import RsmqAttributes, RsmqMessage, RsmqOptions
+from mqworker.queues.rsmq_errors import RsmqError
+from mqworker.queues.rsmq_queue import RsmqQueue
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_async import AsyncWorkQueue
 from mqworker.queues.work_calls import PendingElement, WorkQueueOptions
 from mqworker.queues.work_steps import QueueCounts, Whereabouts
 
 __all__ = [
+    "AsyncRsmq",
     "AsyncWorkQueue",
     "Capability",
     "PendingElement",
     "QueueCounts",
     "QueueModel",
+    "Rsmq",
+    "RsmqAttributes",
+    "RsmqError",
+    "RsmqMessage",
+    "RsmqOptions",
+    "RsmqQueue",
     "Whereabouts",
     "WorkQueue",
     "WorkQueueOptions",

@@ -37,23 +37,23 @@ class WorkQueueCalls:
 
     def __init__(self, queue: QueueName, options: WorkQueueOptions) -> None:
         self.keys = WorkQueueKeys.of(options.namespace, queue)
+        self._plain_keys = self.keys.plain
         self._kept = options.events_kept
         self._window_ms = options.dedup_window_ms
 
     def enqueue(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
         """Store a batch, whole or not at all."""
         block = enqueued_block(messages)
-        name = "enqueue"
-        arguments: list[Argument] = []
-        if all(message.is_plain for message in messages):
+        arguments: list[Argument] = [self._kept, block.codec, block.data]
+        is_plain = all(message.is_plain for message in messages)
+        if is_plain:
             arguments += map(plain_record_tail, messages)
         else:  # one that wants more takes the others along: a batch keeps its order
-            name = "enqueue_rich"
             arguments += [part for message in messages for part in _rich_arguments(message)]
         return Call(
-            script(name),
-            self.keys.shared,
-            (self._kept, block.codec, block.data, *arguments),
+            script("enqueue" if is_plain else "enqueue_rich"),
+            self._plain_keys if is_plain else self.keys.shared,
+            tuple(arguments),
             lambda reply: _enqueued(messages, reply),
             is_numbered=True,
         )

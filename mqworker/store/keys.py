@@ -63,6 +63,11 @@ class WorkQueueKeys:
         return self.shared[0]
 
     @property
+    def plain(self) -> tuple[str, ...]:
+        """The few keys that enqueueing plain messages needs."""
+        return (*self.shared[:4], self.events)
+
+    @property
     def done(self) -> str:
         """The channel on which awaited ids are announced when they end."""
         return f"{self.prefix}waiters"

@@ -325,8 +325,10 @@ def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], Verdict]:
 
 
 def _is_failure(record: ChildRecord, ending: Ending) -> bool:
-    """While stopping: a worker may be killed, and Redis may be away; whatever is lost then is released."""
-    return record.role is not Role.WORKER and ending.code not in {0, EXIT_UNAVAILABLE}
+    """While stopping: Redis may be away, and who has nothing to settle or release may be killed when late."""
+    is_killed_harmlessly = record.kill_reason is not None and record.role is Role.ACTOR
+    is_fine = record.role is Role.WORKER or is_killed_harmlessly
+    return not is_fine and ending.code not in {0, EXIT_UNAVAILABLE}
 
 
 def _is_ready_worker(record: ChildRecord) -> bool:

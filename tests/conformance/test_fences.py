@@ -141,7 +141,7 @@ def test_the_same_delivery_twice_in_one_batch_is_refused_before_anything_happens
 @pytest.mark.needs(Capability.EXTEND)
 def test_an_extended_lease_does_not_end(queue: AnyQueue) -> None:
     queue.enqueue(a_message(b"long"), a_message(b"short"))
-    long, _ = queue.claim(2, lease_ms=20)
+    long, _ = queue.claim(2, lease_ms=2_000)
 
     lost = queue.extend(long, lease_ms=AN_HOUR_MS)
     lose_the_lease(queue)

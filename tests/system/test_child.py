@@ -19,7 +19,7 @@ from mqworker.errors import ConfigurationError
 from mqworker.settings import Settings
 from mqworker.supervisor.child import Child, Ending, StartMethod, start_child
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 METHODS = [StartMethod.FORK, StartMethod.SPAWN]
 
 

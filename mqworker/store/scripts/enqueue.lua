@@ -3,7 +3,7 @@
 -- The quick road: five commands for one message or a thousand. The stream's new id is the clock, and one read and
 -- one write of meta are the limit, the counter and the call (parts/calls.lua) at once.
 --
--- KEYS     as in parts/keys.lua
+-- KEYS     meta, ready, urgent, delayed, events: only these, for every key costs a quarter of a microsecond
 -- ARGV[1]  lane, ARGV[2] number: the call
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
@@ -12,8 +12,7 @@
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
--- @include keys
-
+local meta, ready, urgent, delayed, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
 
 local total = #ARGV - first_message + 1
