@@ -8,9 +8,9 @@ import platform
 import click
 import psutil
 
-from benchmarks import rsmq, store, tasks
+from benchmarks import node, rsmq, store, tasks
 
-BENCHMARKS = {"store": store.run, "rsmq": rsmq.run, "tasks": tasks.run}
+BENCHMARKS = {"store": store.run, "tasks": tasks.run, "node": node.run, "rsmq": rsmq.run}
 BUSY_PERCENT = 15.0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import selectors
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -101,8 +102,11 @@ class ActorLoop:
         self._selector.select(max(0, wait_ms) / 1000)
 
     def _read(self, sender: str, mailbox: Mailbox) -> None:
-        try:
+        if self._mailboxes.get(sender) is not mailbox:
+            return  # it was replaced while the mail before it was read
+        with suppress(MailboxClosed):  # what it sent before it died is still to be read
             mailbox.flush()
+        try:
             mails = mailbox.receive()
         except (MailboxClosed, BrokenFrame) as error:
             self._lose(sender, str(error))
@@ -127,7 +131,9 @@ class ActorLoop:
         self.deliver(self._actor.handle(mail, sender, self._clock.monotonic_ms()))
 
     def _replace(self, peer: str, mailbox: Mailbox) -> None:
-        if peer in self._mailboxes:
+        old = self._mailboxes.get(peer)
+        if old is not None:
+            self._read(peer, old)  # its last mail counts
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
 
@@ -139,8 +145,10 @@ class ActorLoop:
                 continue  # it died a moment ago; PeerLost told the actor, or will
             try:
                 mailbox.send(post.mail)
-            except (MailboxClosed, MailboxFull) as error:
+            except MailboxFull as error:
                 self._lose(post.to, str(error))
+            except MailboxClosed:
+                continue  # as above; the end of file comes after its last mail
 
     def _lose(self, peer: str, reason: str) -> None:
         mailbox = self._mailboxes.pop(peer, None)

@@ -3,7 +3,7 @@
 Owns:     the time at which the next delayed message is due.
 Receives: Drain (supervisor).
 Sends:    nothing yet; gateways will hand it what they take in.
-Never:    claims, settles or runs anything.
+Never:    claims, settles or runs anything. It also refuses, at its start, a server that would lose messages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
 from mqworker.log import Logger
 from mqworker.queues.work import WorkQueue
+from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
 
 ROUND_MS = 1_000
@@ -34,7 +35,9 @@ class Broker:
     name = "broker"
 
     def __init__(self, store: Store, roster: QueueRoster, log: Logger) -> None:
+        self._store = store
         self._roster = roster
+        self._is_checked = False
         self._rounds = Rounds(ROUND_MS, log)
         self._wake_ups = WakeUps(store)
         self._expired = 0
@@ -51,7 +54,7 @@ class Broker:
         if self._was_called():
             self._rounds.hurry(0, now_ms)
         soonest: list[int] = []
-        steps = [partial(self._roster.refresh, now_ms)]
+        steps = [self._check_server, partial(self._roster.refresh, now_ms)]
         steps += [partial(self._look_at, queue, soonest) for queue in self._roster]
         self._rounds.hold(now_ms, steps)
         for due_in_ms in soonest:
@@ -73,6 +76,11 @@ class Broker:
             "expired": self._expired,
             "queues": sum(1 for _ in self._roster),
         }
+
+    def _check_server(self) -> None:
+        if not self._is_checked:
+            check_server(self._store.connection)  # raises ConfigurationError, which ends the node
+            self._is_checked = True
 
     def _look_at(self, queue: WorkQueue, soonest: list[int]) -> None:
         next_in_ms = queue.promote()

@@ -290,15 +290,17 @@ class Dispatcher:
             self._lost.append(LostHand(hand, self._slots.running(_index(worker)), now_ms))
 
     def _note_death(self, worker: str, cause: str) -> None:
-        for lost in self._lost:
-            if lost.hand.name == worker and lost.cause is None:
-                lost.cause = cause
+        # The supervisor's word may come before or after the end of the pipe, but before the next Attach.
+        dying = [lost.hand for lost in self._lost if lost.hand.name == worker and lost.hand.cause is None]
+        hand = dying[0] if dying else self._crew.get(worker)
+        if hand is not None:
+            hand.cause = cause
 
     def _settle_for_the_lost(self, now_ms: int) -> None:
         for lost in list(self._lost):
-            if lost.cause is not None or now_ms - lost.lost_at_ms >= EVIDENCE_WAIT_MS:
+            if lost.hand.cause is not None or now_ms - lost.lost_at_ms >= EVIDENCE_WAIT_MS:
                 self._lost.remove(lost)
-                self._settle_flights_of(lost.hand, lost.running, lost.cause or "unknown")
+                self._settle_flights_of(lost.hand, lost.running, lost.hand.cause or "unknown")
 
     def _settle_flights_of(self, hand: Hand, running: Running | None, cause: str) -> None:
         settlements: dict[str, list[Settlement]] = {}

@@ -41,6 +41,8 @@ class Hand:
     asynchronous: int = 0
     last_report_ms: int = 0
     was_nudged: bool = False
+    cause: str | None = None
+    """How it died, once the supervisor has said so."""
 
     @property
     def is_idle(self) -> bool:
@@ -93,7 +95,6 @@ class LostHand:
     hand: Hand
     running: Running | None
     lost_at_ms: int
-    cause: str | None = None
 
 
 class Crew:

@@ -32,11 +32,13 @@ class MailboxFull(MqworkerError):
 def open_pipe() -> tuple[int, int]:
     """A new pipe for both directions: two descriptors, one for each peer."""
     left, right = Pipe(duplex=True)
-    try:
-        return os.dup(left.fileno()), os.dup(right.fileno())
-    finally:
-        left.close()
-        right.close()
+    with left, right:
+        first = os.dup(left.fileno())
+        try:
+            return first, os.dup(right.fileno())
+        except OSError:
+            os.close(first)
+            raise
 
 
 class Mailbox:
@@ -72,6 +74,7 @@ class Mailbox:
             except BlockingIOError:
                 return
             except OSError as error:
+                self._unsent.clear()  # nobody will read it
                 raise MailboxClosed(str(error)) from error
             del self._unsent[:sent]
 

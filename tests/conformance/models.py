@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from mqworker.model.clock import SystemClock
 from mqworker.queues.queue_model import Capability
 from mqworker.queues.rsmq_calls import RsmqOptions
 from mqworker.queues.rsmq_queue import RsmqQueue
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.store import Store
+from mqworker.testing.memory_connection import MemoryConnection
 from tests.support.messages import new_id, open_store
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
@@ -41,6 +43,11 @@ class Servers:
         """A store on a cluster of three."""
         return self._store_on(self.running.enter_context(RealCluster()).url)
 
+    @cached_property
+    def memory(self) -> Store:
+        """A store on the server that mqworker.testing gives to users; here it goes by the real time."""
+        return Store(MemoryConnection(SystemClock()))
+
     def _store_on(self, url: str) -> Store:
         store = open_store(url)
         self.running.callback(store.close)
@@ -67,6 +74,7 @@ def _rsmq_queue(store: Store, namespace: str) -> RsmqQueue:
 MODELS = (
     Model("work", WorkQueue.capabilities, lambda servers: _work_queue(servers.single)),
     Model("work-on-a-cluster", WorkQueue.capabilities, lambda servers: _work_queue(servers.cluster)),
+    Model("work-in-memory", WorkQueue.capabilities, lambda servers: _work_queue(servers.memory)),
     Model("rsmq", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.single, "rsmq")),
     Model("rsmq-cluster", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.cluster, "{rsmq}")),
 )

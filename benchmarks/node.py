@@ -1,0 +1,175 @@
+"""A whole node as `mqworker run` starts it, with default settings: drain, latency, mixed load, start, memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import redis
+
+from benchmarks.private_server import private_server
+from benchmarks.rounds import interleave, rate
+from benchmarks.table import heading, row
+from mqworker.settings import Settings
+
+DRAIN = 60_000
+LATENCY_CALLS = 500
+WORKERS = 2
+
+
+class NodeBench:
+    """A server, an app in this process, and a node beside it when one is started."""
+
+    def __init__(self, url: str) -> None:
+        from benchmarks import bench_tasks  # noqa: PLC0415 - connects to the server at hand
+
+        self.url = url
+        self.tasks = bench_tasks
+        self.raw = redis.Redis.from_url(url)
+        bench_tasks.app.adopt(Settings(redis_url=url))
+        self.queue = bench_tasks.app.work_queue()
+
+    def done(self) -> int:
+        """How many tasks succeeded so far."""
+        return self.queue.counts().totals.get("succeeded", 0)
+
+    def wait_for(self, count: int) -> None:
+        """Until so many succeeded."""
+        while self.done() < count:
+            time.sleep(0.005)
+
+    @contextmanager
+    def node(self) -> Iterator[psutil.Process]:
+        """`mqworker run` with two workers."""
+        environment = {**os.environ, "MQWORKER_REDIS_URL": self.url}
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "mqworker",
+                "run",
+                "benchmarks.bench_tasks:app",
+                "--workers",
+                str(WORKERS),
+            ],
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+    def fill(self, count: int) -> None:
+        """Queue so many calls that do nothing."""
+        for _ in range(count // 1000):
+            self.tasks.noop.enqueue_many([()] * 1000)
+
+    def raw_lpop(self) -> float:
+        """LPOP of a hundred, the yardstick."""
+        self.raw.rpush("raw", *[b"x" * 100] * 10_000)
+        return rate(10_000, lambda: [self.raw.lpop("raw", 100) for _ in range(100)])
+
+
+def run(rounds: int) -> None:
+    """Print the tables of this benchmark."""
+    for aof in (False, True):
+        with private_server(aof=aof) as url:
+            _drain(NodeBench(url), rounds, "AOF everysec, as embedded" if aof else "no persistence")
+    with private_server(aof=False) as url:
+        bench = NodeBench(url)
+        _start_and_rest(bench)
+        _latency(bench)
+        _mixed(bench)
+
+
+def _drain(bench: NodeBench, rounds: int, server: str) -> None:
+    costs: dict[str, list[float]] = {}
+    with bench.node() as node:
+        bench.fill(1_000)
+        bench.wait_for(1_000)
+
+        def drain() -> float:
+            bench.raw.execute_command("CLIENT", "NO-TOUCH", "ON")
+            bench.queue.pause()
+            bench.fill(DRAIN)
+            target = bench.done() + DRAIN
+            before = _cpu_by_part(node, bench.raw)
+            began = time.perf_counter()
+            bench.queue.resume()
+            bench.wait_for(target)
+            taken = time.perf_counter() - began
+            for part, seconds in _cpu_by_part(node, bench.raw).items():
+                costs.setdefault(part, []).append((seconds - before.get(part, 0.0)) / DRAIN * 1e6)
+            return DRAIN / taken
+
+        figures = interleave({"LPOP, batches of 100": bench.raw_lpop, "drain, 2 workers": drain}, rounds)
+    heading(f"Node: no-op tasks per second, median (range) of {rounds} rounds; server: {server}")
+    lpop, ours = figures.values()
+    row(lpop.name, lpop.spread)
+    row(ours.name, ours.spread, f"{ours.ratio_to(lpop):.0%} of LPOP")
+    for part, values in costs.items():
+        row(f"  CPU per task, {part}", f"{statistics.median(values):.1f} µs")
+
+
+def _cpu_by_part(node: psutil.Process, raw: redis.Redis) -> dict[str, float]:
+    children = sorted(node.children(), key=lambda child: child.pid)
+    seconds = [sum(child.cpu_times()[:2]) for child in children]
+    info = raw.info("cpu")
+    return {
+        "workers": sum(seconds[-WORKERS:]),
+        "dispatcher": seconds[-WORKERS - 1],
+        "other actors": sum(seconds[: -WORKERS - 1]),
+        "server": info["used_cpu_user"] + info["used_cpu_sys"],
+    }
+
+
+def _start_and_rest(bench: NodeBench) -> None:
+    heading("Node: start and rest")
+    before = bench.done()
+    bench.fill(1_000)
+    began = time.perf_counter()
+    with bench.node() as node:
+        bench.wait_for(before + 1)
+        row("`mqworker run` to first task done", f"{time.perf_counter() - began:.2f} s")
+        bench.wait_for(before + 1_000)
+        processes = [node, *node.children(recursive=True)]
+        memory = sum(process.memory_full_info().pss for process in processes)
+        row(f"memory of the idle tree, {len(processes)} processes", f"{memory / 2**20:.0f} MiB PSS")
+        for process in processes:
+            process.cpu_percent()
+        time.sleep(3)
+        row("CPU of the idle tree", f"{sum(process.cpu_percent() for process in processes):.1f} %")
+
+
+def _latency(bench: NodeBench) -> None:
+    heading("Node: from enqueue to the first line of the task, 100 tasks per second")
+    with bench.node():
+        bench.tasks.stamp.enqueue(time.monotonic()).result(timeout=10)
+        jobs = []
+        for _ in range(LATENCY_CALLS):
+            jobs.append(bench.tasks.stamp.enqueue(time.monotonic()))
+            time.sleep(0.01)
+        waits = sorted(job.result(timeout=10) for job in jobs)
+    for percent in (50, 95, 99):
+        row(f"p{percent}", f"{waits[len(waits) * percent // 100]:.2f} ms")
+
+
+def _mixed(bench: NodeBench) -> None:
+    heading("Node: 1 ms and 1 s tasks in one queue, wait of the short ones")
+    with bench.node():
+        bench.tasks.work.enqueue(1).result(timeout=10)
+        began = time.monotonic()
+        bench.tasks.work.enqueue(1_000)
+        jobs = bench.tasks.stamp.enqueue_many([(began,)] * 300)
+        waits = sorted(job.result(timeout=30) for job in jobs)
+    row("p50", f"{waits[150]:.1f} ms")
+    row("p99", f"{waits[297]:.1f} ms")

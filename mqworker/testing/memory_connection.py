@@ -1,0 +1,109 @@
+"""A server in memory, behind the interface of a connection: raw commands in, raw replies and our errors out.
+
+It is fakeredis, with the real Lua scripts. Three things are bridged here and not in the scripts: the first line
+`#!lua flags=…`, which fakeredis takes for Lua; the clock (memory_time.py); and channels, which are not offered:
+whoever listens is told so, and asks instead, as it must for lost wake-ups anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+
+from mqworker.errors import ConfigurationError, StoreRefused
+from mqworker.model.clock import Clock
+from mqworker.store.command import Command, Reply
+from mqworker.store.server_errors import REPLY_ERRORS, ServerName, settled
+from mqworker.store.subscription import Subscription
+from mqworker.testing.memory_time import take_over, told_by
+
+try:
+    import fakeredis
+    import lupa  # noqa: F401 - without it fakeredis has no EVAL, and says so late and unclearly
+except ImportError as error:
+    raise ConfigurationError(
+        f"mqworker.testing needs fakeredis with Lua ({error}); pip install 'mqworker[test]'"
+    ) from error
+
+NAME = ServerName("memory")
+_SHEBANG = "#!"
+
+
+class MemoryConnection:
+    """A `Connection` to a server of its own, which ends with it. Threads may share it."""
+
+    def __init__(self, clock: Clock) -> None:
+        take_over()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known_shas: dict[str, str] = {}
+        self._client = fakeredis.FakeRedis(server=fakeredis.FakeServer(version=(7, 2)), protocol=2)
+        # Below the client, which would turn replies into friendlier values than a server sends.
+        self._link = self._client.connection_pool.get_connection()
+        self._refuse_foreign_clock()
+
+    def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Run all commands, one after the other; see `Connection.execute`."""
+        del key  # one server owns them all
+        with self._lock, told_by(self._clock):
+            return settled([self._answer(self._bridged(command)) for command in commands], NAME)
+
+    def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
+        """The one server there is."""
+        return {NAME.text: self.execute(commands, None)}
+
+    def subscribe(self, channels: Sequence[str]) -> Subscription:
+        """Not offered: nothing happens here while a caller waits, for nobody else is there to do it."""
+        raise StoreRefused(f"a server in memory has no channels; {', '.join(channels)} cannot be heard")
+
+    def close(self) -> None:
+        """Nothing to close: what is stored goes when nobody refers to it any more."""
+
+    def _answer(self, command: Command) -> object:
+        self._link.send_command(*command)
+        try:
+            return self._link.read_response(disable_decoding=True)
+        except REPLY_ERRORS as error:
+            return error
+
+    def _bridged(self, command: Command) -> Command:
+        """Scripts without their first line, known by the hash of the whole all the same."""
+        match command:
+            case ("EVAL", str(source), *rest) if source.startswith(_SHEBANG):
+                lua = "--" + source  # a comment, so that the lines keep their numbers
+                self._known_shas[_sha(source)] = _sha(lua)
+                return ("EVAL", lua, *rest)
+            case ("EVALSHA", str(sha), *rest):
+                return ("EVALSHA", self._known_shas.get(sha, sha), *rest)
+            case _:
+                return command
+
+    def _refuse_foreign_clock(self) -> None:
+        now_ms = self._clock.now_ms()
+        match self.execute([("TIME",)], None)[0]:
+            case [bytes(seconds), _] if abs(int(seconds) - now_ms // 1000) <= 1:
+                return
+            case told:
+                raise ConfigurationError(
+                    f"fakeredis {fakeredis.__version__} does not follow the clock of the bench: it tells "
+                    f"{told!r} instead of {now_ms} ms; see the versions that mqworker[test] accepts"
+                )
+
+
+class AsyncMemoryConnection:
+    """The same for asyncio: nothing is waited for, so nothing is awaited."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = connection
+
+    async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Run all commands, one after the other."""
+        return self._connection.execute(commands, key)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def _sha(source: str) -> str:
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,138 @@
+"""The application of the drills: tasks that note in the ledger that they run, and some that die of it.
+
+A node imports `app`; a drill builds its own with `build_app`, on the server at hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mqworker import App, Context, Rate, Retry
+from mqworker.settings import Settings
+from tests.drills.ledger import LedgerWriter
+
+LEDGER_VARIABLE = "DRILL_LEDGER"
+QUEUE = "drill"
+ONCE_QUEUE = "once"
+
+_WORK_S = 0.001
+_FOREVER_S = 600.0
+
+_ledger = LedgerWriter(Path(os.environ.get(LEDGER_VARIABLE, ".")))
+
+
+AnyTask: TypeAlias = Any
+"""A task of any signature."""
+
+
+def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]]:
+    """An app, and all tasks of the drills by name."""
+    app = App("drill", settings=settings)
+    tasks: dict[str, AnyTask] = {}
+    for function, options in (
+        (work, {}),
+        (hold, {}),
+        (limited, {"rate": Rate("2000/s", burst=200)}),
+        (fail_once, {"retry": Retry(max=3, first=0.01, backoff=1.0)}),
+        (overrun, {"hard_timeout": 0.3, "retry": Retry(max=1, first=0.01)}),
+        (once, {"queue": ONCE_QUEUE, "delivery": "at_most_once"}),
+        (die_killed, {}),
+        (die_of_segfault, {}),
+        (die_of_exit, {}),
+        (die_of_memory, {}),
+        (hold_async, {}),
+    ):
+        name = function.__name__
+        usual: dict[str, Any] = {"queue": QUEUE, "result_ttl": 0, "name": name}
+        tasks[name] = app.task(**{**usual, **options})(function)
+    return app, tasks
+
+
+def work(ctx: Context, key: str, body: str = "") -> None:  # noqa: ARG001 - its length is all that matters
+    """A millisecond of work."""
+    _note("E", ctx, key)
+    time.sleep(_WORK_S)
+
+
+def hold(ctx: Context, key: str, seconds: float) -> None:
+    """Long work, with the interpreter free."""
+    _note("E", ctx, key)
+    time.sleep(seconds)
+    _note("F", ctx, key)
+
+
+async def hold_async(ctx: Context, key: str, seconds: float) -> None:
+    """Long work on the event loop."""
+    import asyncio  # noqa: PLC0415
+
+    _note("E", ctx, key)
+    await asyncio.sleep(seconds)
+    _note("F", ctx, key)
+
+
+def limited(ctx: Context, key: str) -> None:
+    """Work that needs a permit."""
+    _note("E", ctx, key)
+    time.sleep(_WORK_S)
+
+
+def fail_once(ctx: Context, key: str) -> None:
+    """Fails the first time."""
+    _note("E", ctx, key)
+    if ctx.failures == 0:
+        raise ConnectionError(key)
+
+
+def overrun(ctx: Context, key: str) -> None:
+    """Hangs: only the end of its worker ends it."""
+    _note("E", ctx, key)
+    time.sleep(_FOREVER_S)
+
+
+def once(ctx: Context, key: str) -> None:
+    """Work that may be lost, but never runs twice."""
+    _note("E", ctx, key)
+    time.sleep(_WORK_S)
+    _note("F", ctx, key)
+
+
+def die_killed(ctx: Context, key: str) -> None:
+    """As by the kernel's out-of-memory killer."""
+    _note("E", ctx, key)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_of_segfault(ctx: Context, key: str) -> None:
+    """As by a broken extension."""
+    _note("E", ctx, key)
+    ctypes.string_at(0)
+
+
+def die_of_exit(ctx: Context, key: str) -> None:
+    """As by a library that thinks it is the program."""
+    _note("E", ctx, key)
+    os._exit(7)
+
+
+def die_of_memory(ctx: Context, key: str) -> None:
+    """Out of memory under a limit, in a place where no exception helps."""
+    _note("E", ctx, key)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 8 * 1024 * 1024,) * 2)
+    try:
+        bytearray(64 * 1024 * 1024)
+    except MemoryError:
+        os.abort()
+
+
+def _note(kind: str, ctx: Context, key: str) -> None:
+    _ledger.note_run(kind, key, ctx.id, ctx.attempt, ctx.fence)
+
+
+app, _ = build_app()

@@ -1,0 +1,272 @@
+"""The ledger: what really happened in a drill, in files that survive kill -9, and the numbers drawn from it.
+
+One file per process, appended by single small writes; the kernel keeps what was written before a kill.
+
+    T key                                  about to publish         P key message         published
+    U key                                  nobody knows (time-out)  R                     the server was killed
+    E key message attempt fence pid at_ms  a task began             F (the same words)    it reached its end
+    K pid actor                            killed by the drill      S pid actor           stopped for a while
+
+`key` is what the application calls the work; a message stored twice would show as one key with two messages.
+What the queue says of each delivery (A, "acknowledged") comes from its stream of events, see `evidence.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+LONGEST_LINE_BYTES = 4_096
+SUFFIX = ".ledger"
+
+Line = tuple[str, ...]
+
+
+class LedgerWriter:
+    """Appends lines for this process; a fork gets a file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pid = 0
+        self._file = -1
+
+    def note(self, kind: str, *words: object) -> None:
+        """One line, in one write."""
+        self.note_all([(kind, *words)])
+
+    def note_all(self, lines: Iterable[Sequence[object]]) -> None:
+        """Many lines; each is in one write with its neighbours or alone, never torn."""
+        piece = b""
+        for line in lines:
+            text = (" ".join(map(str, line)) + "\n").encode()
+            if len(piece) + len(text) >= LONGEST_LINE_BYTES:
+                os.write(self._descriptor(), piece)
+                piece = b""
+            piece += text
+        os.write(self._descriptor(), piece)
+
+    def note_run(self, kind: str, key: str, message: str, attempt: int, fence: int) -> None:
+        """A task began (E) or reached its end (F)."""
+        at_ms = time.monotonic_ns() // 1_000_000
+        os.write(
+            self._descriptor(),
+            f"{kind} {key} {message} {attempt} {fence} {os.getpid()} {at_ms}\n".encode(),
+        )
+
+    def _descriptor(self) -> int:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            path = self._folder / f"{self._pid}-{time.monotonic_ns()}{SUFFIX}"
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        return self._file
+
+
+def read_ledger(folder: Path) -> list[Line]:
+    """All lines of all processes; a process may be in the middle of one."""
+    lines: list[Line] = []
+    for file in folder.glob(f"*{SUFFIX}"):
+        text = file.read_text()
+        lines += [tuple(line.split(" ")) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return lines
+
+
+def ledger_bytes(folder: Path) -> int:
+    """Grows with every line: a cheap way to see that work goes on."""
+    return sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run of a task, as it noted itself."""
+
+    key: str
+    message: str
+    attempt: int
+    fence: int
+    pid: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the queue recorded of one delivery: succeeded, retried, released, crashed, reclaimed, buried."""
+
+    message: str
+    attempt: int
+    event: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """The numbers of a drill. Pure: everything is derived from lines, events and the dead."""
+
+    lines: Sequence[Line]
+    endings: Sequence[Ending] = ()
+    ended_pids: Mapping[int, str] = field(default_factory=dict)
+    """Processes that the supervisor collected, and why they ended."""
+
+    @cached_property
+    def attempted(self) -> set[str]:
+        """Keys that somebody meant to publish."""
+        return {line[1] for line in self.lines if line[0] == "T"}
+
+    @cached_property
+    def published(self) -> dict[str, str]:
+        """Keys that were acknowledged to the producer, with their message."""
+        return {line[1]: line[2] for line in self.lines if line[0] == "P"}
+
+    @cached_property
+    def unknown(self) -> set[str]:
+        """Keys of which the producer does not know."""
+        return {line[1] for line in self.lines if line[0] == "U"}
+
+    @cached_property
+    def executions(self) -> list[Execution]:
+        """Every beginning of a task."""
+        return self._runs("E")
+
+    @cached_property
+    def finished(self) -> list[Execution]:
+        """Every end of a task, for tasks that note it."""
+        return self._runs("F")
+
+    @cached_property
+    def kills(self) -> Counter[str]:
+        """How often each kind of process was killed by the drill."""
+        return Counter(line[2].partition(":")[0] for line in self.lines if line[0] == "K")
+
+    @cached_property
+    def server_kills(self) -> int:
+        """How often the server was."""
+        return sum(1 for line in self.lines if line[0] == "R")
+
+    @cached_property
+    def lost(self) -> set[str]:
+        """Published and never run."""
+        return set(self.published) - {run.key for run in self.executions}
+
+    @cached_property
+    def unsettled(self) -> set[str]:
+        """Published, and the queue does not say that it succeeded or was buried."""
+        over = {each.message for each in self.endings if each.event in {"succeeded", "buried"}}
+        return {key for key, message in self.published.items() if message not in over}
+
+    @cached_property
+    def unexpected(self) -> set[str]:
+        """Run, though nobody meant to publish it."""
+        return {run.key for run in self.executions} - self.attempted
+
+    @cached_property
+    def recovered(self) -> set[str]:
+        """Run, though its producer does not know whether it was stored."""
+        return {run.key for run in self.executions} & self.unknown
+
+    @cached_property
+    def stored_twice(self) -> set[str]:
+        """Keys that were run as two messages: a call repeated after a lost reply was not recognised."""
+        messages = defaultdict(set)
+        for run in self.executions:
+            messages[run.key].add(run.message)
+        return {key for key, some in messages.items() if len(some) > 1}
+
+    @cached_property
+    def duplicates(self) -> int:
+        """Runs beyond the first of each key."""
+        return len(self.executions) - len({run.key for run in self.executions})
+
+    @cached_property
+    def acked_twice(self) -> set[str]:
+        """Messages with more than one success."""
+        counts = Counter(each.message for each in self.endings if each.event == "succeeded")
+        return {message for message, count in counts.items() if count > 1}
+
+    @cached_property
+    def struck_pids(self) -> set[int]:
+        """Killed or stopped by the drill, or ended by the supervisor as a consequence of that."""
+        by_drill = {int(line[1]) for line in self.lines if line[0] in {"K", "S"}}
+        by_supervisor = {pid for pid, cause in self.ended_pids.items() if cause.startswith(CONSEQUENCES)}
+        return by_drill | by_supervisor
+
+    @cached_property
+    def unexplained(self) -> list[Execution]:
+        """Runs that were not the one that was acknowledged, though nothing happened to their process."""
+        succeeded = {(each.message, each.attempt) for each in self.endings if each.event == "succeeded"}
+        repeated = {key for key, count in Counter(run.key for run in self.executions).items() if count > 1}
+        return [
+            run
+            for run in self.executions
+            if run.key in repeated
+            and (run.message, run.attempt) not in succeeded
+            and run.pid not in self.struck_pids
+        ]
+
+    @cached_property
+    def without_ending(self) -> list[Execution]:
+        """Runs of which the queue has not recorded exactly one ending: it lost sight of a delivery."""
+        endings = Counter((each.message, each.attempt) for each in self.endings)
+        return [run for run in self.executions if endings[run.message, run.attempt] != 1]
+
+    @cached_property
+    def out_of_order(self) -> int:
+        """First runs that came after that of a key published later; keys end in their number."""
+        first: dict[str, int] = {}
+        for run in sorted(self.executions, key=lambda each: each.at_ms):
+            first.setdefault(run.key, run.at_ms)
+        numbers = [int(key.rpartition("-")[2]) for key in first]
+        highest, late = -1, 0
+        for number in numbers:
+            late += number < highest
+            highest = max(highest, number)
+        return late
+
+    @cached_property
+    def ending_counts(self) -> Counter[str]:
+        """How deliveries ended."""
+        return Counter(each.event for each in self.endings)
+
+    def check(self, *, may_lose: bool = False) -> None:
+        """The promise: nothing lost, nothing acknowledged twice, every duplicate explained."""
+        assert not self.acked_twice, f"acknowledged twice: {sorted(self.acked_twice)[:5]}"
+        assert not self.unexpected, f"never published: {sorted(self.unexpected)[:5]}"
+        assert not self.stored_twice, f"stored twice: {sorted(self.stored_twice)[:5]}"
+        if may_lose:
+            return
+        assert not self.lost, f"{len(self.lost)} lost: {sorted(self.lost)[:5]}"
+        assert not self.unsettled, f"{len(self.unsettled)} never settled: {sorted(self.unsettled)[:5]}"
+        assert not self.unexplained, f"{len(self.unexplained)} unexplained: {self.unexplained[:5]}"
+        assert not self.without_ending, f"{len(self.without_ending)} in no state: {self.without_ending[:5]}"
+
+    def summary(self) -> str:
+        """One line: how often the drill really struck, and what came of it."""
+        kills = ", ".join(f"{actor} ×{count}" for actor, count in sorted(self.kills.items())) or "nobody"
+        if self.server_kills:
+            kills += f", server ×{self.server_kills}"
+        return (
+            f"{len(self.published):,} published, {len(self.executions):,} runs; killed {kills}; "
+            f"lost {len(self.lost)}, acked twice {len(self.acked_twice)}, "
+            f"duplicates {self.duplicates} (unexplained {len(self.unexplained)}), "
+            f"recovered {len(self.recovered)} of {len(self.unknown)} unknown, "
+            f"late by order {self.out_of_order}; {_shown(self.ending_counts)}"
+        )
+
+    def _runs(self, kind: str) -> list[Execution]:
+        return [
+            Execution(key, message, int(attempt), int(fence), int(pid), int(at_ms))
+            for what, key, message, attempt, fence, pid, at_ms in (
+                line for line in self.lines if line[0] == kind
+            )
+            if what == kind
+        ]
+
+
+CONSEQUENCES = ("the dispatcher ended", "drain", "hard time-out")
+"""Why the supervisor kills a worker that has done nothing wrong."""
+
+
+def _shown(counts: Counter[str]) -> str:
+    return ", ".join(f"{event} {count:,}" for event, count in sorted(counts.items()) if event != "enqueued")

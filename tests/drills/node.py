@@ -1,0 +1,183 @@
+"""A node as a drill sees it: a process tree to start, look into, strike and stop, of which nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mqworker.supervisor.status_socket import read_snapshots
+from tests.drills.drill_app import LEDGER_VARIABLE
+from tests.drills.evidence import read_log
+from tests.drills.ledger import LedgerWriter
+from tests.support.deadline import wait_until
+
+ROOT = Path(__file__).parents[2]
+MARK_VARIABLE = "MQW_DRILL_MARK"
+APP = "tests.drills.drill_app:app"
+DEADLINE_S = 40.0
+
+AS_USERS_DO = ("-m", "mqworker", "run")
+PATIENT = ("-m", "tests.drills.drill_node")
+"""With limits that survive hundreds of kills."""
+
+EVENTS_KEPT = 100_000_000
+
+
+class DrillNode:
+    """One supervisor with everything below it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        url: str | None,
+        ledger: LedgerWriter,
+        ledger_folder: Path,
+        *,
+        program: Sequence[str] = AS_USERS_DO,
+        app: str = APP,
+        workers: int = 2,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.log_path = folder / "log"
+        self.mark = uuid.uuid4().hex
+        self._ledger = ledger
+        self._program = [sys.executable, *program, app]
+        values = {
+            "data_dir": folder / "data",
+            "workers": workers,
+            "heartbeat_interval_s": 0.2,
+            "heartbeat_timeout_s": 1.0,
+            "events_kept": EVENTS_KEPT,
+            "log_format": "json",
+            **({} if url is None else {"redis_url": url}),
+            **(settings or {}),
+        }
+        self._environment = {
+            **os.environ,
+            **{f"MQWORKER_{name.upper()}": str(value) for name, value in values.items()},
+            LEDGER_VARIABLE: str(ledger_folder),
+            MARK_VARIABLE: self.mark,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """Begin, or begin again after an end."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._program,
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_complete(self) -> None:
+        """Everybody is there and said so."""
+        wait_until(lambda: self.snapshot().get("complete"), "the node is complete", DEADLINE_S)
+
+    def wait_exit(self, deadline_s: float = DEADLINE_S) -> int:
+        """Its exit code."""
+        return self.process.wait(deadline_s)
+
+    def stop(self) -> int:
+        """As an operator does it."""
+        self.process.terminate()
+        return self.wait_exit()
+
+    def close(self) -> None:
+        """Leave nothing behind, even when the drill failed."""
+        if self._process is not None and self._process.poll() is None:
+            self.resume_all()
+            self._process.kill()
+            self._process.wait()
+        wait_until(lambda: not self.descendants(), "nothing of the node is left")
+
+    # Looking
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The supervisor's process."""
+        assert self._process is not None
+        return self._process
+
+    def snapshot(self) -> dict[str, Any]:
+        """The supervisor's own view; empty while it does not answer."""
+        with suppress(OSError):
+            return next((each for each in read_snapshots(self.folder / "data", 5.0).values() if each), {})
+        return {}
+
+    def child(self, name: str) -> dict[str, Any]:
+        """One child of the snapshot; empty while nobody answers."""
+        children: list[dict[str, Any]] = self.snapshot().get("children", [])
+        return next((child for child in children if child["name"] == name), {})
+
+    def live_children(self) -> dict[str, int]:
+        """The pid of everybody that is ready."""
+        children: list[dict[str, Any]] = self.snapshot().get("children", [])
+        return {child["name"]: child["pid"] for child in children if child["state"] == "live"}
+
+    def descendants(self) -> list[int]:
+        """Every process that carries our mark and has not ended."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    if self.mark.encode() in (folder / "environ").read_bytes():
+                        found.append(int(folder.name))
+        return found
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log, all starts together."""
+        return read_log(self.log_path) if self.log_path.exists() else []
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines of one event."""
+        return [line for line in self.log() if line.get("event") == event]
+
+    # Striking
+
+    def kill(self, name: str) -> bool:
+        """SIGKILL one child; False when it is not there to be killed."""
+        pid = self.live_children().get(name)
+        if pid is None:
+            return False
+        self._ledger.note("K", pid, name)  # before: what it does from now on may be its last
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return True
+
+    def kill_supervisor(self) -> None:
+        """SIGKILL the supervisor; the kernel ends the others."""
+        for name, pid in self.live_children().items():
+            self._ledger.note("K", pid, name)
+        for pid in self.descendants():
+            self._ledger.note("S", pid, "descendant")  # one that was just being started
+        self._ledger.note("K", self.process.pid, "supervisor")
+        self.process.kill()
+        self.process.wait()
+
+    def pause_all(self) -> None:
+        """SIGSTOP the whole tree, as a host that hangs."""
+        for pid in self.descendants():
+            self._ledger.note("S", pid, "node")
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume_all(self) -> None:
+        """SIGCONT."""
+        for pid in self.descendants():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,277 @@
+"""The dispatcher as a whole, without processes and without Redis: mail in, mail and calls out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mqworker.actors.actor import SUPERVISOR, Post
+from mqworker.actors.dispatcher import EVIDENCE_WAIT_MS, NUDGE_AFTER_MS, Dispatcher
+from mqworker.actors.mail import (
+    DeliveriesFinished,
+    DeliveriesReturned,
+    Drain,
+    KillWorker,
+    Mail,
+    NudgeWorker,
+    PeerAttached,
+    PeerLost,
+    RunDeliveries,
+    WorkerExited,
+    WorkerReady,
+)
+from mqworker.actors.run_slot import RunSlots
+from mqworker.errors import StoreUnavailable
+from mqworker.log import get_logger
+from mqworker.model.names import ConsumerName
+from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.store.script import Call, RawReply
+from mqworker.store.store import Store
+
+
+class ScriptedStore:
+    """Answers claims from a list of records and remembers what was settled; can be away."""
+
+    def __init__(self) -> None:
+        self.line: list[bytes] = []
+        self.settled: list[tuple[Any, ...]] = []
+        self.attempts: list[Sequence[Call[Any]]] = []
+        self.is_away = False
+        self.connection = self
+        self._fence = 0
+
+    def subscribe(self, _channels: Sequence[str]) -> "ScriptedStore":
+        return self
+
+    def get(self, _timeout_s: float) -> None:
+        return None
+
+    def fileno(self) -> int:
+        return -1
+
+    def begin(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
+        return list(calls)
+
+    def attempt(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        self.attempts.append(calls)
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return [self._answer(call) for call in calls]
+
+    def _answer(self, call: Call[Any]) -> RawReply:
+        if call.script.name == "claim":
+            count = int(call.arguments[1])
+            taken, self.line = self.line[:count], self.line[count:]
+            first, self._fence = self._fence + 1, self._fence + len(taken)
+            return list(enumerate(taken, first))
+        self.settled.append(call.arguments)
+        return []
+
+
+class Stage:
+    """A dispatcher with a clock and workers that say what they were told."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = ScriptedStore()
+        self.slots = RunSlots(str(directory / "slots"))
+        self.now_ms = 1_000
+        self.dispatcher = Dispatcher(
+            cast(Store, self.store),
+            [],
+            ConsumerName("node-1"),
+            self.slots,
+            options=WorkQueueOptions(),
+            log=get_logger(),
+        )
+
+    def mail(self, mail: Mail, sender: str = SUPERVISOR) -> None:
+        self.dispatcher.handle(mail, sender, self.now_ms)
+
+    def hire(self, *workers: str, **tasks: dict[str, Any]) -> None:
+        known = {
+            name: {"async": False, "once": False, "limited": False, "retries": 3} | task
+            for name, task in tasks.items()
+        }
+        for task in known.values():
+            task["queue"] = "default"
+        for worker in workers:
+            self.mail(PeerAttached(worker))
+            self.mail(WorkerReady(known, {"default": {"weight": 1}}, 1, 1), worker)
+
+    def turn(self, passed_ms: int = 0) -> list[Post]:
+        self.now_ms += passed_ms
+        return list(self.dispatcher.turn(self.now_ms))
+
+    def finish(self, worker: str, post: Post, run_ms: float = 0.01) -> None:
+        batch = cast(RunDeliveries, post.mail)
+        total = (len(batch.fences), run_ms * len(batch.fences))
+        report = DeliveriesFinished(batch.queue, batch.fences, ["done", *batch.fences], {"task": total})
+        self.mail(report, worker)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def a_record(number: int, *, crashes: int = 0) -> bytes:
+    return b"17000000000000--3000000%02did%d task body" % (crashes, number)
+
+
+def test_an_unknown_task_goes_out_one_at_a_time(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1")
+    stage.store.line = [a_record(number) for number in range(5)]
+
+    posts = stage.turn()
+
+    assert sorted(post.to for post in posts) == ["worker:0", "worker:1"]
+    assert [len(cast(RunDeliveries, post.mail).fences) for post in posts] == [1, 1]
+    assert len(stage.store.line) == 3
+
+
+def test_quick_tasks_travel_in_batches_once_their_time_is_known(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(500)]
+    stage.finish("worker:0", stage.turn()[0])
+
+    posts = stage.turn()
+
+    assert len(cast(RunDeliveries, posts[0].mail).fences) == 250
+
+
+def test_what_was_finished_is_settled_in_the_same_exchange_as_the_next_claim(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1), a_record(2)]
+    stage.finish("worker:0", stage.turn()[0])
+
+    stage.turn()
+
+    assert [call.script.name for call in stage.store.attempts[-1]] == ["settle", "claim"]
+    assert stage.store.settled == [("done", 1)]
+
+
+def test_an_exchange_that_was_not_answered_is_attempted_again_and_not_made_anew(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1)]
+    stage.store.is_away = True
+    stage.turn()
+
+    stage.store.is_away = False
+    posts = stage.turn(passed_ms=1_000)
+
+    assert stage.store.attempts[0] is stage.store.attempts[1]
+    assert [post.to for post in posts] == ["worker:0"]
+
+
+def test_a_silent_worker_with_more_in_its_hands_is_nudged_and_the_rest_goes_to_another(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(200)]
+    stage.finish("worker:0", stage.turn()[0])
+    batch = cast(RunDeliveries, stage.turn()[0].mail)
+
+    nudged = stage.turn(passed_ms=NUDGE_AFTER_MS + 1)
+    stage.hire("worker:1")
+    stage.mail(DeliveriesReturned("default", batch.fences[1:]), "worker:0")
+    posts = stage.turn()
+
+    assert Post(SUPERVISOR, NudgeWorker("worker:0")) in nudged
+    given = [cast(RunDeliveries, post.mail).fences for post in posts if post.to == "worker:1"]
+    assert given == [batch.fences[1:]]
+
+
+def test_of_a_dead_workers_deliveries_only_the_running_one_is_counted_as_a_crash(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(4)]
+    stage.finish("worker:0", stage.turn()[0])
+    batch = cast(RunDeliveries, stage.turn()[0].mail)
+    stage.slots.begin(0, batch.fences[1], 0)
+
+    stage.mail(PeerLost("worker:0"))
+    stage.mail(WorkerExited("worker:0", "SIGKILL", 0))
+    stage.turn()
+
+    arguments = stage.store.settled[-1]
+    verdicts = [
+        arguments[at : at + 5] for at in range(len(arguments) - 5 * len(batch.fences), len(arguments), 5)
+    ]
+    assert verdicts == [
+        ("again", batch.fences[0], "", 0, 0),
+        ("again", batch.fences[1], "", 0, 1),
+        ("again", batch.fences[2], "", 0, 0),
+    ]
+
+
+def test_a_worker_that_comes_back_before_the_cause_is_known_does_not_hide_what_was_lost(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1)]
+    stage.turn()
+
+    stage.mail(PeerLost("worker:0"))
+    stage.hire("worker:0")
+    stage.turn()
+    settled_early = list(stage.store.settled)
+    stage.turn(passed_ms=EVIDENCE_WAIT_MS)
+
+    assert settled_early == []
+    assert len(stage.store.settled) == 1
+
+
+def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(0)]
+    stage.finish("worker:0", stage.turn()[0])
+    stage.store.line = [a_record(1), a_record(2, crashes=1), a_record(3)]
+
+    stage.turn(passed_ms=1_000)
+    first = stage.dispatcher.facts()["in_flight"]
+
+    assert first == 2, "the suspect waits until the worker's hands are empty"
+
+
+def test_a_hard_time_out_asks_the_supervisor_to_kill_that_worker(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1)]
+    fence = cast(RunDeliveries, stage.turn()[0].mail).fences[0]
+    stage.slots.begin(0, fence, stage.now_ms + 50)
+
+    early = stage.turn(passed_ms=49)
+    late = stage.turn(passed_ms=2)
+
+    assert Post(SUPERVISOR, KillWorker("worker:0", "hard time-out")) not in early
+    assert Post(SUPERVISOR, KillWorker("worker:0", "hard time-out")) in late
+
+
+def test_a_drain_claims_nothing_more_and_ends_when_all_is_settled(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1), a_record(2)]
+    running = stage.turn()[0]
+
+    stage.mail(Drain(1_000))
+    stage.turn()
+    is_done_early = stage.dispatcher.is_done
+    stage.finish("worker:0", running)
+    stage.turn()
+    stage.turn()
+
+    assert not is_done_early
+    assert stage.dispatcher.is_done
+    assert len(stage.store.line) == 1
+
+
+def test_a_drain_that_takes_too_long_kills_the_worker_and_releases_uncounted(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1)]
+    fence = cast(RunDeliveries, stage.turn()[0].mail).fences[0]
+    stage.slots.begin(0, fence, 0)
+
+    stage.mail(Drain(100))
+    late = stage.turn(passed_ms=101)
+    stage.mail(PeerLost("worker:0"))
+    stage.mail(WorkerExited("worker:0", "SIGKILL", 0))
+    stage.turn()
+    stage.turn()
+
+    assert Post(SUPERVISOR, KillWorker("worker:0", "drain")) in late
+    assert stage.store.settled[-1][-5:] == ("again", fence, "", 0, 0)
+    assert stage.dispatcher.is_done
