@@ -1,7 +1,8 @@
-"""A whole node as `mqworker run` starts it, with default settings: drain, latency, mixed load, start, memory."""
+"""A whole node as `mqworker run` starts it, with default settings: drain, latency, mix, start, memory."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import statistics
@@ -28,8 +29,9 @@ class NodeBench:
     """A server, an app in this process, and a node beside it when one is started."""
 
     def __init__(self, url: str) -> None:
-        from benchmarks import bench_tasks  # noqa: PLC0415 - connects to the server at hand
-
+        bench_tasks = importlib.reload(
+            importlib.import_module("benchmarks.bench_tasks")
+        )  # a new app each time
         self.url = url
         self.tasks = bench_tasks
         self.raw = redis.Redis.from_url(url)
@@ -98,7 +100,6 @@ def _drain(bench: NodeBench, rounds: int, server: str) -> None:
         bench.wait_for(1_000)
 
         def drain() -> float:
-            bench.raw.execute_command("CLIENT", "NO-TOUCH", "ON")
             bench.queue.pause()
             bench.fill(DRAIN)
             target = bench.done() + DRAIN

@@ -8,7 +8,7 @@ Never:    claims, settles or runs anything. It also refuses, at its start, a ser
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ class Broker:
         if self._was_called():
             self._rounds.hurry(0, now_ms)
         soonest: list[int] = []
-        steps = [self._check_server, partial(self._roster.refresh, now_ms)]
+        steps: list[Callable[[], object]] = [self._check_server, partial(self._roster.refresh, now_ms)]
         steps += [partial(self._look_at, queue, soonest) for queue in self._roster]
         self._rounds.hold(now_ms, steps)
         for due_in_ms in soonest:

@@ -8,7 +8,7 @@ from typing import Any
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Ack, Settlement
-from mqworker.queues.work_calls import WorkQueueCalls, WorkQueueOptions
+from mqworker.queues.work_calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import Exchange
 from mqworker.store.script import Call
 from mqworker.store.store import Store
@@ -96,7 +96,9 @@ class DispatchedQueue:
         acked = self._acked(results[0]) if self._being_acked else []
         if self._asked_for == 0:
             return acked
-        claimed: list[tuple[int, bytes]] = results[-1]
+        claimed: list[tuple[int, bytes]] | LookAgain = results[-1]
+        if claimed is LOOK_AGAIN:
+            return acked
         self.may_have_messages = len(claimed) >= self._asked_for
         if self._once_tasks:
             self._to_ack = [each for each in claimed if task_of(each[1]) in self._once_tasks]

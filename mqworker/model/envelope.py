@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack
+
 from mqworker.errors import InvalidArgument, InvalidMessage
-from mqworker.model.names import shown, whole_number
+from mqworker.model.names import message_id, shown, whole_number
 from mqworker.model.value_codec import NotAccepted, Value, pack, unpack
 from mqworker.model.value_problem import problem_with
 
@@ -17,7 +19,7 @@ MOST_HEADERS = 64
 LONGEST_HEADER = 4_096
 LONGEST_TIMEOUT_MS = 366 * 24 * 3600 * 1000
 
-_HEADERS, _TIMEOUT_MS = "headers", "timeout_ms"
+_HEADERS, _TIMEOUT_MS, _WORKFLOW = "headers", "timeout_ms", "workflow"
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
 _LENGTHS = (2, 3)
@@ -29,6 +31,8 @@ class CallOptions:
 
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int | None = None
+    workflow: str | None = None
+    """The workflow of which the call is a member."""
 
     def __post_init__(self) -> None:
         if len(self.headers) > MOST_HEADERS:
@@ -37,6 +41,8 @@ class CallOptions:
             _check_header(name, text)
         if self.timeout_ms is not None:
             whole_number("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
+        if self.workflow is not None:
+            message_id(self.workflow)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each delivery
@@ -47,6 +53,7 @@ class Envelope:
     kwargs: dict[str, Any]
     headers: Mapping[str, str]
     timeout_ms: int | None = None
+    workflow: str | None = None
 
 
 def encode_call(
@@ -56,6 +63,25 @@ def encode_call(
     if options is None:
         return pack([[*args], kwargs])
     return pack([[*args], kwargs, _option_map(options)])
+
+
+def with_first_argument(body: bytes, packed: bytes) -> bytes:
+    """The body with one more argument, already packed, before the others; nothing is decoded."""
+    # The call is an array of 2 or 3, one byte; then the array of arguments, whose length has three forms.
+    match body[1]:
+        case 0xDC:
+            count, rest = int.from_bytes(body[2:4]), body[4:]
+        case 0xDD:
+            count, rest = int.from_bytes(body[2:6]), body[6:]
+        case short:
+            count, rest = short & 0x0F, body[2:]
+    return body[:1] + array_header(count + 1) + packed + rest
+
+
+def array_header(count: int) -> bytes:
+    """The bytes before the items of an array."""
+    header: bytes = msgpack.Packer().pack_array_header(count)
+    return header
 
 
 def explain(refused: NotAccepted, task: str, values_by_name: Mapping[str, Value]) -> InvalidArgument:
@@ -100,17 +126,19 @@ def _option_map(options: CallOptions) -> dict[str, object]:
         chosen[_HEADERS] = dict(options.headers)
     if options.timeout_ms is not None:
         chosen[_TIMEOUT_MS] = options.timeout_ms
+    if options.workflow is not None:
+        chosen[_WORKFLOW] = options.workflow
     return chosen
 
 
 def _with_options(args: list[Any], kwargs: dict[str, Any], options: object) -> Envelope:
     if not isinstance(options, dict) or not options:
         raise InvalidMessage("the options of a call are no map, or an empty one")
-    unknown = options.keys() - {_HEADERS, _TIMEOUT_MS}
+    unknown = options.keys() - {_HEADERS, _TIMEOUT_MS, _WORKFLOW}
     if unknown:
         raise InvalidMessage(f"unknown options of a call: {shown(sorted(map(str, unknown)))}")
     try:
-        checked = CallOptions(options.get(_HEADERS, {}), options.get(_TIMEOUT_MS))
+        checked = CallOptions(options.get(_HEADERS, {}), options.get(_TIMEOUT_MS), options.get(_WORKFLOW))
     except (InvalidArgument, TypeError, AttributeError) as error:
         raise InvalidMessage(f"the options of a call do not fit: {error}") from error
-    return Envelope(args, kwargs, checked.headers, checked.timeout_ms)
+    return Envelope(args, kwargs, checked.headers, checked.timeout_ms, checked.workflow)

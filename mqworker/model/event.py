@@ -13,12 +13,13 @@ from typing import Any, Final, assert_never
 
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import Message
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Run, Settlement
 
 ENQUEUED: Final = "enqueued"
 SUCCEEDED: Final = "succeeded"
 RETRIED: Final = "retried"
 RELEASED: Final = "released"
+PARKED: Final = "parked"
 CRASHED: Final = "crashed"
 BURIED: Final = "buried"
 RECLAIMED: Final = "reclaimed"
@@ -69,6 +70,8 @@ def settled_line(settlement: Settlement) -> str:
             return _line(RETRIED, delivery, run, failure)
         case Release(delivery):
             return _line(RELEASED, delivery, None)
+        case Park(delivery, _, failure):
+            return _line(PARKED, delivery, None, failure)
         case Crash(delivery):
             return _line(CRASHED, delivery, None)
         case Bury():

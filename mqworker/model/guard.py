@@ -20,6 +20,11 @@ class GuardMode(StrEnum):
     UNTIL_SETTLED = "r"
     UNTIL_CLAIMED = "w"
     FOR_A_TIME = "t"
+    KEEP_LAST = "l"
+    """Until claimed; a second message replaces the first as long as that is delayed."""
+    MEMBER = "m"
+    """Of a workflow: until whatever follows from its end was done."""
+    NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class Guard:
     mode: GuardMode
     key: str
     ttl_ms: int = 0
+    is_tick: bool = False
+    """Whether the message belongs to a tick of a schedule: `schedule@tick`, stored once for all time."""
 
     def __post_init__(self) -> None:
         if not _IN_A_HEADER.fullmatch(self.key):
@@ -40,6 +47,11 @@ class Guard:
 def chosen_id_guard(message: MessageId) -> Guard:
     """The guard of an id chosen by the caller: a repeated enqueue is recognised even after the ack."""
     return Guard(GuardMode.CHOSEN_ID, f"id:{message}")
+
+
+def member_guard(message: MessageId) -> Guard:
+    """The guard of a workflow's member: its id says which workflow and which call of it."""
+    return Guard(GuardMode.MEMBER, f"flow:{message}")
 
 
 def unique_guard(key: object, mode: GuardMode, *, ttl_ms: int = 0) -> Guard:

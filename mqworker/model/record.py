@@ -23,7 +23,7 @@ from mqworker.model.names import MessageId, TaskName
 _ID_AND_TASK = rb"([A-Za-z0-9_.:@/+=~-]+) ([A-Za-z0-9_.-]+) "
 _PLAIN_AND_NEW = re.compile(rb"([0-9]{13})0--300000000" + _ID_AND_TASK)
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwt]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
+    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
     + _ID_AND_TASK
     + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )(?(5)([0-9]+) [!-~]+ )(?(6)[!-~]+ )"
 )

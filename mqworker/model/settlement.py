@@ -52,6 +52,15 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Park:
+    """Nobody here knows its task: set aside, uncounted, until a worker that does may have come."""
+
+    delivery: Delivery
+    due: Instant
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Crash:
     """The worker died over it: back to the front, counted apart from failures."""
 
@@ -69,4 +78,4 @@ class Bury:
     run: Run | None = None
 
 
-Settlement = Ack | Retry | Release | Crash | Bury
+Settlement = Ack | Retry | Release | Park | Crash | Bury

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mqworker.errors import InvalidArgument
+from mqworker.model.instant import After
 from mqworker.model.guard import Guard, GuardMode, unique_guard
 from mqworker.model.names import shown
 from mqworker.model.rate import argument_names
 from mqworker.model.value_codec import pack
 
 Until = Literal["settled", "claimed"]
+Keep = Literal["first", "last"]
 
 _LONGEST_SHOWN_KEY = 1_000
 _MODE_BY_UNTIL = {"settled": GuardMode.UNTIL_SETTLED, "claimed": GuardMode.UNTIL_CLAIMED}
@@ -23,20 +25,44 @@ class Unique:
 
     `key` is a template of the arguments (`"{user}"`); without one, all arguments together are the key. It
     holds until the message is settled (also by burial) or, with `until="claimed"`, until a worker takes it;
-    `ttl` (seconds) holds it for that time instead, whatever becomes of the message.
+    `ttl` (seconds) holds it for that time instead, whatever becomes of the message (throttle).
+
+    `keep="last"` with a `delay` (seconds) is a debounce: the call waits so long, and another one with the same
+    key meanwhile replaces its arguments and lets it wait anew. There is one job, the first one's.
     """
 
     key: str | None = None
     until: Until = "settled"
     ttl: float | None = None
+    keep: Keep = "first"
+    delay: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_keep()
         if self.key is not None:
             argument_names(self.key)
         if self.until not in _MODE_BY_UNTIL:
             raise InvalidArgument(f'until is {shown(self.until)}; accepted are "settled" and "claimed"')
         if self.ttl is not None:
-            unique_guard("probe", GuardMode.FOR_A_TIME, ttl_ms=_ttl_ms(self.ttl))
+            unique_guard("probe", GuardMode.FOR_A_TIME, ttl_ms=_ms("ttl", self.ttl))
+
+    @property
+    def due(self) -> After | None:
+        """How long a call waits for another one to replace it."""
+        return None if self.delay is None else After(_ms("delay", self.delay))
+
+    def _check_keep(self) -> None:
+        if self.keep not in ("first", "last"):
+            raise InvalidArgument(f'keep is {shown(self.keep)}; accepted are "first" and "last"')
+        if (self.keep == "last") != (self.delay is not None):
+            raise InvalidArgument(
+                'keep="last" and delay=... belong together: the time in which calls replace it'
+            )
+        if self.keep == "last" and (self.ttl is not None or self.until != "settled"):
+            raise InvalidArgument(
+                'keep="last" holds until a worker takes it; accepted is neither ttl nor until'
+            )
+        _ = self.due
 
 
 def guard_of(unique: Unique, task: str, arguments: Mapping[str, object]) -> Guard:
@@ -47,11 +73,17 @@ def guard_of(unique: Unique, task: str, arguments: Mapping[str, object]) -> Guar
         key = unique.key.format_map(arguments)
     if len(key) > _LONGEST_SHOWN_KEY:
         key = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
-    mode = _MODE_BY_UNTIL[unique.until] if unique.ttl is None else GuardMode.FOR_A_TIME
-    return unique_guard(f"{task}:{key}", mode, ttl_ms=0 if unique.ttl is None else _ttl_ms(unique.ttl))
+    ttl_ms = 0 if unique.ttl is None else _ms("ttl", unique.ttl)
+    return unique_guard(f"{task}:{key}", _mode(unique), ttl_ms=ttl_ms)
 
 
-def _ttl_ms(ttl: object) -> int:
-    if isinstance(ttl, int | float) and not isinstance(ttl, bool) and 0 < ttl < float("inf"):
-        return max(1, round(ttl * 1000))
-    raise InvalidArgument(f"ttl is {shown(ttl)}; accepted is a number of seconds above 0")
+def _mode(unique: Unique) -> GuardMode:
+    if unique.keep == "last":
+        return GuardMode.KEEP_LAST
+    return _MODE_BY_UNTIL[unique.until] if unique.ttl is None else GuardMode.FOR_A_TIME
+
+
+def _ms(argument: str, seconds: object) -> int:
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < float("inf"):
+        return max(1, round(seconds * 1000))
+    raise InvalidArgument(f"{argument} is {shown(seconds)}; accepted is a number of seconds above 0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import assert_never
 
 from mqworker.errors import InvalidMessage
@@ -14,11 +15,12 @@ from mqworker.model.instant import as_argument
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName
 from mqworker.model.record import crash_digit, decode_record, plain_record_tail
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
 from mqworker.store.keys import DEFAULT_NAMESPACE, WorkQueueKeys
 from mqworker.store.script import Call, RawReply, script
 
 Argument = str | bytes | int
+Unfinished = Retry | Release | Park | Crash | Bury
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,15 @@ class WorkQueueOptions:
     """About how many entries (blocks) the stream of events holds."""
     dedup_window_ms: int = 600_000
     """How long an id chosen by the caller stays taken after its message was settled."""
+
+
+class LookAgain(Enum):
+    """A script stepped over as much as one call may; what was asked for may lie behind it."""
+
+    LOOK_AGAIN = "look again"
+
+
+LOOK_AGAIN = LookAgain.LOOK_AGAIN
 
 
 class WorkQueueCalls:
@@ -60,7 +71,7 @@ class WorkQueueCalls:
 
     def claim(
         self, count: int, consumer: ConsumerName | None, lease_ms: int
-    ) -> Call[list[Delivery | UnreadableDelivery]]:
+    ) -> Call[list[Delivery | UnreadableDelivery] | LookAgain]:
         """Take messages under a lease: the consumer's heartbeat, or for a time where it has no name."""
         return Call(
             script("claim"),
@@ -70,7 +81,7 @@ class WorkQueueCalls:
             is_numbered=True,
         )
 
-    def claim_records(self, count: int, consumer: ConsumerName) -> Call[list[tuple[int, bytes]]]:
+    def claim_records(self, count: int, consumer: ConsumerName) -> Call[list[tuple[int, bytes]] | LookAgain]:
         """As `claim`, for a consumer that passes records on unread: (fence, record) each."""
         return Call(
             script("claim"),
@@ -169,6 +180,11 @@ class WorkQueueCalls:
         """Ask that a message which somebody holds be stopped."""
         return Call(script("request_cancel"), self.keys.shared, (message,), int)
 
+    def clear_outbox(self, members: Sequence[MessageId]) -> Call[int]:
+        """Say that what followed from the end of workflow members was done."""
+        keys = (*self.keys.shared, self.keys.named("outbox"))
+        return Call(script("clear_outbox"), keys, (self._window_ms, *members), int)
+
     def rotate_results(self) -> Call[int]:
         """Drop results that were kept long enough."""
         return Call(script("rotate_results"), self.keys.shared, (), int)
@@ -208,13 +224,13 @@ class WorkQueueCalls:
         """MQ.PUSH."""
         return Call(script("push"), self.keys.rqueue, (self._kept, *elements), _ids, is_numbered=True)
 
-    def pop(self, count: int) -> Call[list[tuple[MessageId, bytes]] | None]:
+    def pop(self, count: int) -> Call[list[tuple[MessageId, bytes]] | LookAgain | None]:
         """MQ.POP."""
         return Call(
             script("pop"),
             self.keys.rqueue,
             (self._kept, count, self._window_ms),
-            _elements,
+            _popped,
             is_numbered=True,
         )
 
@@ -259,7 +275,7 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     return (
         message.id,
         message.priority,
-        guard.mode if guard else "-",
+        (f"s{guard.mode}" if guard.is_tick else guard.mode) if guard else "-",
         guard.key if guard else "",
         guard.ttl_ms if guard else 0,
         as_argument(message.due),
@@ -271,7 +287,7 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     )
 
 
-def _buried_at_the_limit(settlement: Retry | Release | Crash | Bury) -> Retry | Release | Crash | Bury:
+def _buried_at_the_limit(settlement: Unfinished) -> Unfinished:
     """One crash too many ends a message, as reclaim.lua does it for leases that ended."""
     if not isinstance(settlement, Crash):
         return settlement
@@ -283,10 +299,12 @@ def _buried_at_the_limit(settlement: Retry | Release | Crash | Bury) -> Retry | 
     )
 
 
-def _other_arguments(settlement: Retry | Release | Crash | Bury) -> tuple[Argument, ...]:
+def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
     match settlement:
         case Retry(delivery, due):
             return ("again", delivery.fence, as_argument(due), 1, 0)
+        case Park(delivery, due):
+            return ("again", delivery.fence, as_argument(due), 0, 0)
         case Release(delivery):
             return ("again", delivery.fence, "", 0, 0)
         case Crash(delivery):
@@ -306,13 +324,17 @@ def _enqueued(messages: Sequence[Message], turned_away: RawReply) -> list[Enqueu
     return outcome
 
 
-def _claimed(reply: RawReply) -> list[Delivery | UnreadableDelivery]:
+def _claimed(reply: RawReply) -> list[Delivery | UnreadableDelivery] | LookAgain:
     first, records = reply
+    if first < 0:
+        return LOOK_AGAIN
     return [_delivery(record, fence) for fence, record in enumerate(records, first) if record is not None]
 
 
-def _claimed_records(reply: RawReply) -> list[tuple[int, bytes]]:
+def _claimed_records(reply: RawReply) -> list[tuple[int, bytes]] | LookAgain:
     first, records = reply
+    if first < 0:
+        return LOOK_AGAIN
     return [(fence, record) for fence, record in enumerate(records, first) if record is not None]
 
 
@@ -338,6 +360,10 @@ def _ids_or_none(reply: RawReply) -> list[MessageId] | None:
 
 def _elements(reply: RawReply) -> list[tuple[MessageId, bytes]] | None:
     return None if reply is None else [(MessageId(item.decode()), element) for item, element in reply]
+
+
+def _popped(reply: RawReply) -> list[tuple[MessageId, bytes]] | LookAgain | None:
+    return LOOK_AGAIN if reply == -1 else _elements(reply)
 
 
 def _pending(reply: RawReply) -> list[PendingElement]:

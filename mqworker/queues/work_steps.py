@@ -12,7 +12,7 @@ from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import LARGEST_BODY_BYTES, Enqueued, Message
 from mqworker.model.names import LONGEST_HORIZON_MS, ConsumerName, MessageId, shown, whole_number
 from mqworker.model.settlement import Bury, Settlement
-from mqworker.queues.work_calls import PendingElement, WorkQueueCalls
+from mqworker.queues.work_calls import LOOK_AGAIN, LookAgain, PendingElement, WorkQueueCalls
 from mqworker.store.keys import queues_key
 from mqworker.store.procedure import Procedure, Read
 
@@ -79,7 +79,9 @@ class WorkQueueSteps:
         """Take messages; bytes that are no record are buried on the way, for they would only come back."""
         whole_number("count", count, least=1, most=LARGEST_BATCH)
         whole_number("lease_ms", lease_ms, least=1, most=LONGEST_HORIZON_MS)
-        claimed: list[Delivery | UnreadableDelivery] = yield self.calls.claim(count, consumer, lease_ms)
+        claimed: list[Delivery | UnreadableDelivery] | LookAgain = LOOK_AGAIN
+        while claimed is LOOK_AGAIN:
+            claimed = yield self.calls.claim(count, consumer, lease_ms)
         unreadable = [item for item in claimed if isinstance(item, UnreadableDelivery)]
         if not unreadable:
             return [item for item in claimed if isinstance(item, Delivery)]
@@ -269,7 +271,9 @@ class WorkQueueSteps:
     def pop(self, count: int) -> Procedure[list[tuple[MessageId, bytes]] | None]:
         """MQ.POP."""
         whole_number("count", count, least=1, most=LARGEST_BATCH)
-        popped: list[tuple[MessageId, bytes]] | None = yield self.calls.pop(count)
+        popped: list[tuple[MessageId, bytes]] | LookAgain | None = LOOK_AGAIN
+        while popped is LOOK_AGAIN:
+            popped = yield self.calls.pop(count)
         return popped
 
     def ack(self, messages: Sequence[str]) -> Procedure[list[MessageId] | None]:

@@ -16,7 +16,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After
 from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Failure, Park, Retry, Run, Settlement
 from mqworker.model.value_codec import Value
 from mqworker.tasks.context import Context, TaskDesk, current
 from mqworker.tasks.failing import failure_of, settle_failure
@@ -25,7 +25,7 @@ from mqworker.tasks.prepared import PreparedTask, ResultRefused, encode_result
 from mqworker.tasks.registry import Registry
 
 UNKNOWN_TASK_MS = 30_000
-"""A message whose task is unknown here waits so long: by then a worker that knows it may be deployed."""
+"""A message whose task is unknown here is parked for so long, again and again: a worker that knows it may come."""
 
 
 class TaskRunner:
@@ -83,7 +83,9 @@ class TaskRunner:
         finally:
             current.reset(token)
             self._running.pop(delivery.id, None)
-        return self._succeeded(task, delivery, context, value, self._run_since(started_at_ms))
+        is_member = envelope.workflow is not None
+        run = self._run_since(started_at_ms)
+        return self._succeeded(task, delivery, context, value, run, is_member=is_member)
 
     async def arun(self, delivery: Delivery, queue: str) -> Settlement:
         """Run a delivery of an async task to its end on this event loop."""
@@ -110,7 +112,9 @@ class TaskRunner:
         finally:
             current.reset(token)
             self._running.pop(delivery.id, None)
-        return self._succeeded(task, delivery, context, value, self._run_since(started_at_ms))
+        is_member = envelope.workflow is not None
+        run = self._run_since(started_at_ms)
+        return self._succeeded(task, delivery, context, value, run, is_member=is_member)
 
     def is_async(self, task: TaskName) -> bool:
         """Whether deliveries of this task want an event loop."""
@@ -141,10 +145,17 @@ class TaskRunner:
         return Run(self._worker, self._node, started_at_ms, max(0, self._now_ms() - started_at_ms))
 
     def _succeeded(
-        self, task: PreparedTask, delivery: Delivery, context: Context, value: Value, run: Run
+        self,
+        task: PreparedTask,
+        delivery: Delivery,
+        context: Context,
+        value: Value,
+        run: Run,
+        *,
+        is_member: bool,
     ) -> Settlement:
         result = b""
-        if task.keeps_result:
+        if task.keeps_result or is_member:  # a workflow waits for it, whatever the task says
             try:
                 result = encode_result(value, self._max_bytes)
             except ResultRefused as refused:
@@ -181,7 +192,7 @@ class TaskRunner:
     def _unknown(self, delivery: Delivery) -> Settlement:
         self._log.warning("task_unknown", task=delivery.task, task_id=delivery.id)
         failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}")
-        return Retry(delivery, After(UNKNOWN_TASK_MS), failure)
+        return Park(delivery, After(UNKNOWN_TASK_MS), failure)
 
     def _undecodable(self, delivery: Delivery, error: InvalidMessage) -> Settlement:
         self._log.warning("delivery_buried", task=delivery.task, task_id=delivery.id, reason="undecodable")

@@ -1,8 +1,8 @@
 """A server in memory, behind the interface of a connection: raw commands in, raw replies and our errors out.
 
-It is fakeredis, with the real Lua scripts. Three things are bridged here and not in the scripts: the first line
-`#!lua flags=…`, which fakeredis takes for Lua; the clock (memory_time.py); and channels, which are not offered:
-whoever listens is told so, and asks instead, as it must for lost wake-ups anyway.
+It is fakeredis, with the real Lua scripts. Three things are bridged here and not in the scripts: the first
+line `#!lua flags=…`, which fakeredis takes for Lua; the clock (memory_time.py); and channels, which are not
+offered: whoever listens is told so, and asks instead, as it must for lost wake-ups anyway.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
 
 from mqworker.errors import ConfigurationError, StoreRefused
 from mqworker.model.clock import Clock
@@ -20,14 +21,20 @@ from mqworker.testing.memory_time import take_over, told_by
 
 try:
     import fakeredis
-    import lupa  # noqa: F401 - without it fakeredis has no EVAL, and says so late and unclearly
 except ImportError as error:
     raise ConfigurationError(
-        f"mqworker.testing needs fakeredis with Lua ({error}); pip install 'mqworker[test]'"
+        "mqworker.testing needs fakeredis with Lua; install it with pip install 'mqworker[test]'"
     ) from error
 
 NAME = ServerName("memory")
 _SHEBANG = "#!"
+
+
+class _Link(Protocol):
+    """What is used of a connection of redis-py, which types it only in part."""
+
+    def send_command(self, *words: str | bytes | float) -> None: ...
+    def read_response(self, *, disable_decoding: bool) -> object: ...
 
 
 class MemoryConnection:
@@ -40,7 +47,7 @@ class MemoryConnection:
         self._known_shas: dict[str, str] = {}
         self._client = fakeredis.FakeRedis(server=fakeredis.FakeServer(version=(7, 2)), protocol=2)
         # Below the client, which would turn replies into friendlier values than a server sends.
-        self._link = self._client.connection_pool.get_connection()
+        self._link = cast("_Link", self._client.connection_pool.get_connection())
         self._refuse_foreign_clock()
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:

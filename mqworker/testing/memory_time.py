@@ -1,8 +1,8 @@
 """The time of servers in memory: fakeredis reads the clock of whoever speaks to it.
 
-fakeredis has no hook for its clock. Its modules read `time.time()`; here the name `time` of those modules, and of
-no others, is given a stand-in. So TIME, the ids of streams and times to live all follow one clock. Outside of
-`told_by`, which is per thread, the stand-in tells the real time: a fakeredis of the user's own notices nothing.
+fakeredis has no hook for its clock. Its modules read `time.time()`; here the name `time` of those modules,
+and of no others, is given a stand-in. So TIME, the ids of streams and times to live all follow one clock.
+Outside of `told_by` the stand-in tells the real time: a fakeredis of the user's own notices nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from mqworker.model.clock import Clock
+from mqworker.model.clock import Clock, SystemClock
 
-_clock: ContextVar[Clock | None] = ContextVar("mqworker_memory_time", default=None)
+_clock: ContextVar[Clock] = ContextVar("mqworker_memory_time", default=SystemClock())  # noqa: B039 - no state
 
 _HALF_A_MS = 0.5
-"""fakeredis cuts off fractions of a product of doubles: in the middle of a millisecond it cuts off no more."""
+"""fakeredis cuts fractions off a product of doubles: in the middle of a millisecond that does no harm."""
 
 
 class _TimeModule:
@@ -27,8 +27,7 @@ class _TimeModule:
 
     def time(self) -> float:
         """Seconds since 1970, by the clock in force."""
-        clock = _clock.get()
-        return _real_time() if clock is None else (clock.now_ms() + _HALF_A_MS) / 1000
+        return (_clock.get().now_ms() + _HALF_A_MS) / 1000
 
     # Any: whatever else is in the module.
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - same
@@ -36,7 +35,6 @@ class _TimeModule:
 
 
 _stand_in = _TimeModule()
-_real_time = getattr(time, "time")  # noqa: B009 - time is read in model/clock.py; this is for foreign code
 
 
 def take_over() -> None:

@@ -136,3 +136,11 @@ def test_thousands_of_deadlines_are_reported_in_one_go(queue: AnyQueue) -> None:
 
     assert reported == 2_500
     assert queue.counts().ready == 0
+
+
+@pytest.mark.needs(Capability.DEADLINE)
+def test_a_long_row_of_expired_messages_does_not_hide_what_lies_behind_it(queue: AnyQueue) -> None:
+    queue.enqueue(*[a_message(b"late", deadline=At(1)) for _ in range(1_200)])
+    queue.enqueue(a_message(b"in time"))
+
+    assert bodies(queue.claim()) == [b"in time"]

@@ -9,6 +9,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +23,7 @@ QUEUE = "drill"
 ONCE_QUEUE = "once"
 
 _WORK_S = 0.001
+_SHORT_S = 0.3
 _FOREVER_S = 600.0
 
 _ledger = LedgerWriter(Path(os.environ.get(LEDGER_VARIABLE, ".")))
@@ -47,6 +49,7 @@ def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]
         (die_of_exit, {}),
         (die_of_memory, {}),
         (hold_async, {}),
+        (spoil, {}),
     ):
         name = function.__name__
         usual: dict[str, Any] = {"queue": QUEUE, "result_ttl": 0, "name": name}
@@ -105,30 +108,51 @@ def once(ctx: Context, key: str) -> None:
 def die_killed(ctx: Context, key: str) -> None:
     """As by the kernel's out-of-memory killer."""
     _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_of_segfault(ctx: Context, key: str) -> None:
     """As by a broken extension."""
     _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
     ctypes.string_at(0)
 
 
 def die_of_exit(ctx: Context, key: str) -> None:
     """As by a library that thinks it is the program."""
     _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
     os._exit(7)
 
 
 def die_of_memory(ctx: Context, key: str) -> None:
     """Out of memory under a limit, in a place where no exception helps."""
     _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 8 * 1024 * 1024,) * 2)
     try:
         bytearray(64 * 1024 * 1024)
     except MemoryError:
         os.abort()
+
+
+def spoil(ctx: Context, key: str, pipe: str) -> None:
+    """Writes garbage into a pipe of its worker: "control" or "dispatcher"."""
+    _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
+    pipes = [int(each.name) for each in Path("/proc/self/fd").iterdir() if _is_pipe_to_actor(each)]
+    os.write(min(pipes) if pipe == "control" else max(pipes), b"\x00nothing but garbage, and more of it")
+    time.sleep(_SHORT_S)
+
+
+def _is_pipe_to_actor(descriptor: Path) -> bool:
+    try:
+        with socket.socket(fileno=os.dup(int(descriptor.name))) as end:
+            return end.family == socket.AF_UNIX and not end.getpeername()
+    except OSError:
+        return False
 
 
 def _note(kind: str, ctx: Context, key: str) -> None:

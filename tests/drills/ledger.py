@@ -176,8 +176,9 @@ class Account:
 
     @cached_property
     def duplicates(self) -> int:
-        """Runs beyond the first of each key."""
-        return len(self.executions) - len({run.key for run in self.executions})
+        """Runs beyond the first of each key, those that the task itself asked for (retries) apart."""
+        meant = sum(1 for run in self.executions if self._was(run, "retried"))
+        return len(self.executions) - len({run.key for run in self.executions}) - meant
 
     @cached_property
     def acked_twice(self) -> set[str]:
@@ -195,14 +196,23 @@ class Account:
     @cached_property
     def unexplained(self) -> list[Execution]:
         """Runs that were not the one that was acknowledged, though nothing happened to their process."""
-        succeeded = {(each.message, each.attempt) for each in self.endings if each.event == "succeeded"}
         repeated = {key for key, count in Counter(run.key for run in self.executions).items() if count > 1}
         return [
             run
             for run in self.executions
             if run.key in repeated
-            and (run.message, run.attempt) not in succeeded
+            and not self._was(run, "succeeded", "retried")
             and run.pid not in self.struck_pids
+        ]
+
+    @cached_property
+    def acked_unrun(self) -> list[Ending]:
+        """Successes of deliveries that nobody ran: somebody acknowledged with the fence of another."""
+        ran = {(run.message, run.attempt) for run in self.executions}
+        return [
+            each
+            for each in self.endings
+            if each.event == "succeeded" and (each.message, each.attempt) not in ran
         ]
 
     @cached_property
@@ -234,6 +244,7 @@ class Account:
         assert not self.acked_twice, f"acknowledged twice: {sorted(self.acked_twice)[:5]}"
         assert not self.unexpected, f"never published: {sorted(self.unexpected)[:5]}"
         assert not self.stored_twice, f"stored twice: {sorted(self.stored_twice)[:5]}"
+        assert not self.acked_unrun, f"{len(self.acked_unrun)} acked and never run: {self.acked_unrun[:5]}"
         if may_lose:
             return
         assert not self.lost, f"{len(self.lost)} lost: {sorted(self.lost)[:5]}"
@@ -253,6 +264,16 @@ class Account:
             f"recovered {len(self.recovered)} of {len(self.unknown)} unknown, "
             f"late by order {self.out_of_order}; {_shown(self.ending_counts)}"
         )
+
+    @cached_property
+    def _events_by_delivery(self) -> dict[tuple[str, int], set[str]]:
+        events: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for each in self.endings:
+            events[each.message, each.attempt].add(each.event)
+        return events
+
+    def _was(self, run: Execution, *events: str) -> bool:
+        return not self._events_by_delivery.get((run.message, run.attempt), set()).isdisjoint(events)
 
     def _runs(self, kind: str) -> list[Execution]:
         return [

@@ -34,7 +34,7 @@ for i = first_id, #ARGV do
     local _, deliveries, record = unpack_popped(text)
     redis.call('HDEL', popped, id)
     redis.call('ZREM', delivered, id)
-    if is_record(record) and guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+    if is_record(record) and guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'S') end
     acked[#acked + 1] = id
     happened[#happened + 1] = { event = 'succeeded', task_id = id, attempt = deliveries }
   end

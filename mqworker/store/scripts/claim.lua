@@ -9,7 +9,7 @@
 -- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
 -- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
---          delivery was reclaimed meanwhile
+--          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
 
 -- @include keys
@@ -44,8 +44,8 @@ elseif not redis.call('ZSCORE', consumers, consumer) then
   redis.call('ZADD', consumers, digits(now_ms), consumer) -- whoever holds something is known to the reaper
 end
 
-local records = take(count, kept, window_ms)
-if #records == 0 then return { 0, {} } end
+local records, stopped_early = take(count, kept, window_ms)
+if #records == 0 then return { stopped_early and -1 or 0, {} } end
 
 local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
 local holding = {}

@@ -7,7 +7,8 @@
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, eleven arguments each: id, priority, guard mode, guard key, guard ttl ms,
---          due ('' is now), deadline ('' is none), max crashes, gate ('' is none), task, body
+--          due ('' is now), deadline ('' is none), max crashes, gate ('' is none), task, body;
+--          a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
@@ -24,6 +25,7 @@
 
 local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local first_message, stride = 6, 11
+local ticks = prefix .. 'ticks' -- hash: schedule -> its newest tick, ms
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end
@@ -38,6 +40,7 @@ redis.call('HLEN', parcels)
 redis.call('ZCARD', gates)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
+redis.call('HLEN', ticks)
 redis.call('XLEN', events)
 local soonest_ms = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or math.huge)
 
@@ -49,20 +52,50 @@ local function extras(deadline, gate)
   return gate == '' and 'd' or 'b'
 end
 
+local function record_of(at_ms, id, priority, mode, guard, deadline, max_crashes, gate, task, body)
+  return at_ms .. priority .. mode .. extras(deadline, gate) .. max_crashes .. '00000000'
+    .. id .. ' ' .. task .. ' '
+    .. (mode == '-' and '' or guard .. ' ')
+    .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ')
+    .. (gate == '' and '' or gate .. ' ')
+    .. body
+end
+
+-- Keep last: the holder gets the arguments of the newer call and waits anew. False when it waits no longer.
+local function replace(holder, due, ...)
+  local parcel, due_ms = redis.call('HGET', parcels, holder), redis.call('ZSCORE', delayed, holder)
+  if not parcel or not due_ms or tonumber(due_ms) >= PERMIT_NEEDED_MS or not is_record(parcel) then return false end
+  local record = record_of(string.sub(parcel, 1, 13), holder, ...)
+  redis.call('ZREM', deadlines, holder)
+  watch_deadline(holder, record)
+  place_delayed(holder, record, due == '' and now_ms or instant_ms(due))
+  return true
+end
+
+-- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up.
+local function is_new_tick(id)
+  local schedule, tick = string.match(id, '^(.+)@(%d+)$')
+  if tonumber(tick) <= tonumber(redis.call('HGET', ticks, schedule) or 0) then return false end
+  redis.call('HSET', ticks, schedule, tick)
+  return true
+end
+
 local function store(index, id, priority, mode, guard, ttl_ms, due, deadline, max_crashes, gate, task, body)
-  local holder = mode ~= '-' and guard_holder(guard)
+  local is_tick = #mode == 2
+  local holder = is_tick and not is_new_tick(id) and id
+  mode = string.sub(mode, -1)
+  holder = holder or mode ~= '-' and guard_holder(guard)
+  if mode == 'l' and holder and holder ~= id
+    and not replace(holder, due, priority, mode, guard, deadline, max_crashes, gate, task, body) then
+    holder = nil
+  end
   if holder then
     turned_away[#turned_away + 1] = index
     turned_away[#turned_away + 1] = holder
     void[#void + 1] = index
     return
   end
-  local record = stamp .. priority .. mode .. extras(deadline, gate) .. max_crashes .. '00000000'
-    .. id .. ' ' .. task .. ' '
-    .. (mode == '-' and '' or guard .. ' ')
-    .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ')
-    .. (gate == '' and '' or gate .. ' ')
-    .. body
+  local record = record_of(stamp, id, priority, mode, guard, deadline, max_crashes, gate, task, body)
   if mode ~= '-' then take_guard(mode, guard, id, tonumber(ttl_ms)) end
   if mode == 'i' then -- what became of an earlier message of this id is not what becomes of this one
     redis.call('HDEL', results, id)

@@ -33,7 +33,7 @@ for i, id in ipairs(ids) do
   if record then
     redis.call('ZREM', delayed, id)
     redis.call('HDEL', parcels, id)
-    if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+    if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'E') end
     local _, task = id_and_task(record)
     event.task = task
   else
@@ -41,6 +41,8 @@ for i, id in ipairs(ids) do
     -- Its record is out of reach, but the guard of a chosen id is known by the id.
     if redis.call('HGET', guards, 'id:' .. id) == id .. ' 0' then
       redis.call('HSET', guards, 'id:' .. id, id .. ' ' .. digits(now_ms + window_ms))
+    elseif redis.call('HEXISTS', guards, 'flow:' .. id) == 1 then
+      leave_in_outbox(id, 'E')
     end
   end
   redis.call('HSET', results, id, 'E')

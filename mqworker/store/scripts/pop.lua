@@ -4,7 +4,8 @@
 -- KEYS     as in parts/keys.lua, then those of parts/rqueue.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about; ARGV[4] how many at the most; ARGV[5] window ms of chosen ids
--- Returns  {{id, element}, ...}, oldest first; false when there is no such queue
+-- Returns  {{id, element}, ...}, oldest first; false when there is no such queue; -1 to call again: much was passed
+--          over, more may be behind
 -- Errors   WRONGTYPE
 -- Atomic because: an element between the two lines would be lost.
 
@@ -42,7 +43,8 @@ redis.call('HLEN', results)
 redis.call('SCARD', waiters)
 
 local reply, order, texts, ids = {}, {}, {}, {}
-local records = take(count, kept, window_ms)
+local records, stopped_early = take(count, kept, window_ms)
+if #records == 0 and stopped_early then return -1 end
 local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
 for i, record in ipairs(records) do
   local id = is_record(record) and id_and_task(record) or 'unreadable-' .. digits(first + i - 1)

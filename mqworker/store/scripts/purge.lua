@@ -35,7 +35,7 @@ local function throw(record)
   local is_watched = has_deadline(record) and tonumber(redis.call('ZSCORE', deadlines, id) or -1) == deadline_of(record)
   if is_watched then redis.call('ZREM', deadlines, id) end
   local was_reported = is_over(record, now_ms) and not is_watched
-  if mode ~= '-' and not (mode == 'i' and was_reported) then release_guard(record, id, window_ms) end
+  if mode ~= '-' and not (was_reported and (mode == 'i' or mode == 'm')) then release_guard(record, id, window_ms) end
   if was_reported then holes = holes - 1 end
   return was_reported and 0 or 1
 end

@@ -50,8 +50,9 @@ for i = 1, #fences do
       event.event = 'buried'
       event.error = 'crashed'
       ended[#ended + 1] = id
-      bury(id, next_record, cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. crashes .. ' times' }))
-      if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+      local letter = cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. crashes .. ' times' })
+      bury(id, next_record, letter)
+      if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'D' .. letter) end
     else
       watch_deadline(id, next_record)
       front[#front + 1] = next_record

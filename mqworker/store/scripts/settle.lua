@@ -39,6 +39,7 @@ for at = first_other, #ARGV, stride do fences[#fences + 1] = ARGV[at + 1] end
 local records = redis.call('HMGET', held, unpack(fences))
 local was_idle = is_idle()
 local has_guards = redis.call('HLEN', guards) > 0
+if has_guards then redis.call('HLEN', outbox) end
 local has_ends = redis.call('ZCARD', leases) > 0
 redis.call('XLEN', events) -- foreign types show themselves before the first write
 redis.call('HGET', meta, 'fence')
@@ -59,8 +60,18 @@ local cancelled, again, buried = {}, { retried = 0, crashed = 0, released = 0 },
 
 local was_delayed = false
 
-local function free_guard(record, id)
-  if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+local function free_guard(record, id, outcome)
+  if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, outcome) end
+end
+
+local result_by_position
+local function outcome_of_done(record, position) -- only a workflow asks for it
+  if guard_mode(record) ~= 'm' then return nil end
+  if not result_by_position then
+    result_by_position = {}
+    for at = first_result, first_other - 1, 2 do result_by_position[tonumber(ARGV[at])] = ARGV[at + 1] end
+  end
+  return 'S' .. (result_by_position[position] or '')
 end
 
 for i = 1, done_count do
@@ -69,7 +80,7 @@ for i = 1, done_count do
     lost[#lost + 1] = i - 1
   elseif (has_guards or has_waiters) and is_record(record) then
     ended[#ended + 1] = (id_and_task(record))
-    free_guard(record, ended[#ended])
+    free_guard(record, ended[#ended], outcome_of_done(record, i - 1))
   end
 end
 local done = done_count - #lost
@@ -93,7 +104,7 @@ for i = done_count + 1, #fences do
     ended[#ended + 1] = id
     if is_record(record) then
       record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
-      free_guard(record, id)
+      free_guard(record, id, verdict == 'bury' and 'D' .. due_or_letter)
     end
     bury(id, record, verdict == 'bury' and due_or_letter or cjson.encode({ reason = 'undecodable' }))
   else

@@ -1,8 +1,12 @@
 -- guard: keeps a second message with the same guard key out. Modes, as in model/guard.py:
 --   i  an id chosen by the caller: until settled, and for a window after it (a lost reply may be repeated late)
 --   r  until settled    w  until claimed    t  until an instant
+--   l  until claimed, and a second call replaces the first as long as that is delayed
+--   m  a member of a workflow: until settled and whatever follows from it is done (decision 5)
 -- A guard is 'id expires_at_ms', 0 for "while that message lives".
 -- Needs: keys, clock, record.
+
+local outbox = string.sub(meta, 1, -5) .. 'outbox' -- hash: member -> how it ended; drained by the broker
 
 -- The id of the message that holds the key now, or nil.
 local function guard_holder(key)
@@ -11,6 +15,7 @@ local function guard_holder(key)
   local id, expires_at_ms = string.match(guard, '^([^ ]+) (%d+)$')
   expires_at_ms = tonumber(expires_at_ms)
   if expires_at_ms > 0 then return expires_at_ms > now_ms and id or nil end
+  if string.sub(key, 1, 5) == 'flow:' then return id end
   -- An expired message may still lie in the ready line: it holds nobody up.
   return redis.call('HGET', results, id) ~= 'E' and redis.call('HGET', old_results, id) ~= 'E' and id or nil
 end
@@ -28,8 +33,16 @@ local function take_guard_again(record, id)
   if not holder or holder == id then take_guard(mode, guard_of(record), id, 0) end
 end
 
-local function release_guard(record, id, window_ms)
+-- A member keeps its guard: what follows from its end may be done twice until clear_outbox.lua says it was done.
+local function leave_in_outbox(id, outcome)
+  if redis.call('HLEN', outbox) == 0 then redis.call('SPUBLISH', meta, 'outbox') end
+  redis.call('HSET', outbox, id, outcome)
+end
+
+-- outcome: how the message ended, for a member's workflow: 'S<result>', 'D<letter>', 'E', by default 'C'.
+local function release_guard(record, id, window_ms, outcome)
   local mode, key = guard_mode(record), guard_of(record)
+  if mode == 'm' and is_record(record) then return leave_in_outbox(id, outcome or 'C') end
   local guard = is_record(record) and redis.call('HGET', guards, key) -- foreign bytes hold no key
   if mode == 't' or not guard or string.match(guard, '^[^ ]+') ~= id then return end
   if mode == 'i' then

@@ -6,7 +6,7 @@
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwt%-][dgb%-][%w%-]' .. string.rep('%d', 8)
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dgb%-][%w%-]' .. string.rep('%d', 8)
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.

@@ -30,30 +30,34 @@ local function is_deliverable(record, expired, window_ms)
     if is_watched then redis.call('ZREM', deadlines, id) end
     if is_over(record, now_ms) then
       if is_watched then
-        if guard_mode(record) ~= '-' then release_guard(record, id, window_ms) end
+        if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'E') end
         expired[#expired + 1] = { event = 'expired', task_id = id, task = task }
-      else -- expire.lua reported it while it lay in the line, and saw to a chosen id
-        if guard_mode(record) ~= '-' and guard_mode(record) ~= 'i' then release_guard(record, id, 0) end
+      else -- expire.lua reported it while it lay in the line, and saw to a chosen id and to a member
+        if string.find('rwl', guard_mode(record), 1, true) then release_guard(record, id, 0) end
         redis.call('HINCRBY', meta, 'holes', -1)
       end
       return false
     end
   end
-  if guard_mode(record) == 'w' then release_guard(record, id, 0) end
+  if guard_mode(record) == 'w' or guard_mode(record) == 'l' then release_guard(record, id, 0) end
   return true
 end
 
+local PASS_OVER_AT_MOST = 500 -- nobody else should wait long for a script that steps over what is over
+
+-- Up to count records; and whether it stopped early, so that there may be more behind what was passed over.
 local function take(count, kept, window_ms)
   local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
   local guard_count, deadline_count = redis.call('HLEN', guards), redis.call('ZCARD', deadlines)
-  if holes + guard_count + deadline_count == 0 then return take_raw(count) end
-  local taken, expired = {}, {}
+  if holes + guard_count + deadline_count == 0 then return take_raw(count), false end
+  local taken, expired, seen = {}, {}, 0
   repeat
     local batch = take_raw(count - #taken)
+    seen = seen + #batch
     for _, record in ipairs(batch) do
       if is_deliverable(record, expired, window_ms) then taken[#taken + 1] = record end
     end
-  until #batch == 0 or #taken == count
+  until #batch == 0 or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
   if #expired > 0 then
     redis.call('HINCRBY', meta, 'expired', #expired)
     local ids = {}
@@ -64,5 +68,5 @@ local function take(count, kept, window_ms)
     append_events(kept, expired)
     announce(ids)
   end
-  return taken
+  return taken, seen - #taken >= PASS_OVER_AT_MOST
 end

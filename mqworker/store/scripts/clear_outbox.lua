@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+-- clear_outbox: what followed from the end of workflow members was done; their guards last for the window from now.
+--
+-- KEYS     as in parts/keys.lua; KEYS[16] outbox, hash: member -> how it ended
+-- ARGV[1]  window ms in which an id stays taken; ARGV[2..] members
+-- Returns  how many were cleared
+-- Repeatable: a second call finds nothing.
+
+-- @include keys
+-- @include clock
+
+local outbox = KEYS[16]
+local window_ms = tonumber(ARGV[1])
+
+redis.call('HLEN', guards) -- a foreign type shows itself before the first write
+local cleared = 0
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  if redis.call('HDEL', outbox, id) == 1 then
+    cleared = cleared + 1
+    if redis.call('HEXISTS', guards, 'flow:' .. id) == 1 then
+      redis.call('HSET', guards, 'flow:' .. id, id .. ' ' .. digits(now_ms + window_ms))
+    end
+  end
+end
+return cleared

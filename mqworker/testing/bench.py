@@ -1,0 +1,198 @@
+"""Bench: an app without a server and without workers. A test enqueues, lets time pass, says what runs when.
+
+There is no eager mode: what runs here went through the same scripts and the same states as in production,
+only in memory and one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from mqworker.errors import InvalidArgument, MqworkerError
+from mqworker.model.clock import ManualClock, SystemClock
+from mqworker.model.dead_letter import DeadLetter
+from mqworker.model.delivery import Delivery
+from mqworker.model.names import TaskName, whole_number
+from mqworker.queues.work import WorkQueue
+from mqworker.tasks.app import App
+from mqworker.tasks.job import Job
+from mqworker.tasks.task import Task
+from mqworker.testing.bench_worker import BenchWorker, CrashMoment
+from mqworker.testing.notebook import EnqueuedCall, Notebook
+from mqworker.testing.seat import Seat
+from mqworker.testing.summary import Summary, Tally
+
+MOST_RUNS = 10_000
+_MOST_LETTERS = 1_000_000
+
+AnyTask = Task[..., Any] | str
+"""A task, or its name."""
+
+
+class Bench:
+    """`with Bench(app) as bench:` - from here to the end of the block the app has no other server.
+
+    Its clock stands still until `advance`; it begins at the real time, unless `now` is given.
+    """
+
+    def __init__(self, app: App, *, now: datetime | None = None) -> None:
+        self.app = app
+        self.clock = ManualClock(SystemClock().now_ms() if now is None else _epoch_ms(now))
+        self._notebook = Notebook()
+        self._seat = Seat(app, self.clock, self._notebook)
+        self._worker = BenchWorker(app, self._seat.store, self.clock)
+
+    @property
+    def now(self) -> datetime:
+        """What the clock of the bench shows, in UTC."""
+        return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+
+    def advance(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Let time pass. What becomes due runs at the next `run_all`, not now."""
+        passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        self.clock.advance(ms=round(passed / timedelta(milliseconds=1)))
+
+    def run_one(self) -> Summary:
+        """Run the next delivery that is due; a summary of nothing when there is none."""
+        tally = Tally()
+        taken = self._next(tally)
+        if taken is not None:
+            self._run(*taken, tally)
+        return tally.summary()
+
+    def run_all(self, *, limit: int = MOST_RUNS) -> Summary:
+        """Run all that is due by the clock, and what it enqueues in turn, until nothing is left.
+
+        Queues take their turn by name. Raises `MqworkerError` after `limit` runs: a task that enqueues itself
+        would never end.
+        """
+        tally = Tally()
+        while (taken := self._next(tally)) is not None:
+            _check_limit(tally, limit)
+            self._run(*taken, tally)
+        return tally.summary()
+
+    def run_to_end(self, *, limit: int = MOST_RUNS) -> Summary:
+        """As `run_all`, and then advance to whatever is due next, until nothing waits for any time."""
+        tally = Tally()
+        while True:
+            while (taken := self._next(tally)) is not None:
+                _check_limit(tally, limit)
+                self._run(*taken, tally)
+            next_in_ms = self._worker.tend(tally)
+            if next_in_ms is None:
+                return tally.summary()
+            self.clock.advance(ms=max(1, next_in_ms))
+
+    async def arun_one(self) -> Summary:
+        """`run_one` on the event loop of the test."""
+        tally = Tally()
+        taken = self._next(tally)
+        if taken is not None:
+            await self._worker.arun(*taken, tally)
+        return tally.summary()
+
+    async def arun_all(self, *, limit: int = MOST_RUNS) -> Summary:
+        """`run_all` on the event loop of the test."""
+        tally = Tally()
+        while (taken := self._next(tally)) is not None:
+            _check_limit(tally, limit)
+            await self._worker.arun(*taken, tally)
+        return tally.summary()
+
+    def crash_next(self, task: AnyTask, *, when: CrashMoment = "before") -> None:
+        """Let the worker of the task's next delivery die, as by `kill -9`.
+
+        "before": before the first line of the task. "after": all of it ran, but nobody heard of it any more -
+        whoever wants a task that may run twice tests it with this.
+        """
+        if when not in ("before", "after"):
+            raise InvalidArgument(f'when is {when!r}; accepted are "before" and "after"')
+        self._worker.plan_crash(self._known(task), when)
+
+    @property
+    def jobs(self) -> list[Job[Any]]:  # Any: each returns what its own task does
+        """All jobs that were enqueued on this bench, in order, by tests and by tasks."""
+        return [
+            Job(
+                message.id,
+                self.app.connections.sender(queue),
+                self.app.registry.get(message.task),
+                is_new=True,
+            )
+            for queue, message in self._notebook.notes
+        ]
+
+    def enqueued(self, task: AnyTask | None = None) -> list[EnqueuedCall]:
+        """All calls of a task that were stored on this bench, in order, whatever became of them since."""
+        name = None if task is None else self._known(task)
+        return self._notebook.calls(self.app.registry, name)
+
+    def dead_letters(self, task: AnyTask | None = None) -> list[DeadLetter]:
+        """What was given up, with the reason, queue by queue, the oldest first."""
+        name = None if task is None else self._known(task)
+        letters = [
+            letter for queue in self._worker.queues() for letter in queue.dead_letters(0, _MOST_LETTERS)
+        ]
+        return [
+            letter
+            for letter in letters
+            if name is None or (letter.message is not None and letter.message.task == name)
+        ]
+
+    def close(self) -> None:
+        """Give the app its own connections back."""
+        self._seat.leave()
+
+    def __enter__(self) -> Self:
+        """The bench itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _next(self, tally: Tally) -> tuple[WorkQueue, Delivery] | None:
+        """What is ready first; only when nothing is, look for what became due."""
+        taken = self._worker.take()
+        if taken is None:
+            self._worker.tend(tally)
+            taken = self._worker.take()
+        return taken
+
+    def _run(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
+        if self._worker.is_async(delivery.task) and _is_loop_running():
+            raise MqworkerError(
+                f"{delivery.task} is async and an event loop runs here already; use `await bench.arun_all()`"
+            )
+        self._worker.run(queue, delivery, tally)
+
+    def _known(self, task: AnyTask) -> TaskName:
+        return self.app.registry.named(task if isinstance(task, str) else task.name).name
+
+
+def _epoch_ms(instant: datetime) -> int:
+    if instant.tzinfo is None:
+        raise InvalidArgument(f"now is {instant!r}, without a time zone; accepted is an aware datetime")
+    return whole_number("now", round(instant.timestamp() * 1000), least=10**12, most=10**13 - 1)
+
+
+def _check_limit(tally: Tally, limit: int) -> None:
+    if tally.counts.get("ran", 0) >= limit:
+        raise MqworkerError(
+            f"{limit:,} deliveries ran and more are due; a task that enqueues itself never ends. "
+            "Run some with run_one(), or give a higher limit=..."
+        )
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

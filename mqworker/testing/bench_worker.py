@@ -1,0 +1,140 @@
+"""The worker of a bench: the duties of a node's actors, done one at a time and only when asked.
+
+The verbs are those that the actors use, on the same scripts: promote and expire (broker), reclaim and reap
+(recovery scanner, heartbeat reaper), admit (rate limiter), claim and settle (dispatcher), and the TaskRunner.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Literal
+
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.delivery import Delivery
+from mqworker.model.names import LONGEST_HORIZON_MS, QueueName, TaskName, consumer_name
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Settlement
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_steps import LARGEST_BATCH
+from mqworker.store.keys import queues_key
+from mqworker.store.store import Store
+from mqworker.tasks.app import App
+from mqworker.tasks.progress import StoreDesk
+from mqworker.tasks.run import TaskRunner
+from mqworker.testing.summary import Tally
+
+CrashMoment = Literal["before", "after"]
+
+_CONSUMER = consumer_name("bench")
+
+
+class BenchWorker:
+    """Finds what is due, runs it, settles it."""
+
+    def __init__(self, app: App, store: Store, clock: Clock) -> None:
+        self._app = app
+        self._store = store
+        self._crashes: dict[TaskName, list[CrashMoment]] = defaultdict(list)
+        self._silent_ms = round(app.settings.heartbeat_timeout_s * 1000)
+        self._runner = TaskRunner(
+            app.registry,
+            worker="bench",
+            node="bench",
+            clock=clock,
+            max_message_bytes=app.settings.max_message_bytes,
+            hooks=app.hooks,
+            desk=StoreDesk(app.work_queue, _HurriedClock()),
+            chance=random.Random(0),  # noqa: S311 - the jitter of retries is the same in every run
+            passes=(KeyboardInterrupt,),  # whoever stops the tests means the tests
+        )
+
+    def plan_crash(self, task: TaskName, moment: CrashMoment) -> None:
+        """Let a later delivery of this task crash: the next one that is not yet to."""
+        self._crashes[task].append(moment)
+
+    def queues(self) -> list[WorkQueue]:
+        """All queues in which anything was ever stored, by name."""
+        key = queues_key(self._app.settings.namespace)
+        names = self._store.read([("SMEMBERS", key)], key)[0]
+        known = (
+            [name.decode() for name in names if isinstance(name, bytes)] if isinstance(names, list) else []
+        )
+        return [self._app.work_queue(name) for name in sorted(known)]
+
+    def tend(self, tally: Tally) -> int | None:
+        """Make ready what is due by now; milliseconds until more will be, None when nothing waits for it."""
+        soonest: list[int] = []
+        for queue in self.queues():
+            next_due_ms = queue.promote()
+            tally.add("expired", queue.expire())
+            tally.add("dead", queue.reclaim()[1])
+            for consumer in queue.silent_consumers(self._silent_ms):
+                if consumer != _CONSUMER:  # it lives as long as the bench
+                    queue.reap(consumer, silent_ms=self._silent_ms)
+            queue.rotate_results()
+            next_token_ms = queue.admit(LARGEST_BATCH)[1]
+            # One that waits for a permit counts as due at the end of all days.
+            soonest += [ms for ms in (next_due_ms, next_token_ms) if 0 <= ms <= LONGEST_HORIZON_MS]
+        return min(soonest, default=None)
+
+    def take(self) -> tuple[WorkQueue, Delivery] | None:
+        """The next delivery: the queues by name, each in its own order."""
+        for queue in self.queues():
+            claimed = queue.claim(1, consumer=_CONSUMER)
+            if claimed:
+                return queue, claimed[0]
+        return None
+
+    def run(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
+        """Run a delivery and settle it."""
+        moment = self._begin(queue, delivery)
+        settlement = None if moment == "before" else self._runner.run(delivery, queue.name)
+        self._end(queue, delivery, None if moment else settlement, tally)
+
+    async def arun(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
+        """The same on this event loop; tasks that are no coroutines block it, as they do in a test."""
+        moment = self._begin(queue, delivery)
+        settlement = None if moment == "before" else await self._arun(delivery, queue.name)
+        self._end(queue, delivery, None if moment else settlement, tally)
+
+    def is_async(self, task: TaskName) -> bool:
+        """Whether the task wants an event loop."""
+        return self._runner.is_async(task)
+
+    async def _arun(self, delivery: Delivery, queue: QueueName) -> Settlement:
+        if self.is_async(delivery.task):
+            return await self._runner.arun(delivery, queue)
+        return self._runner.run(delivery, queue)
+
+    def _begin(self, queue: WorkQueue, delivery: Delivery) -> CrashMoment | None:
+        if self._app.registry.delivery_of(delivery.task) == "at_most_once":
+            queue.settle(Ack(delivery), consumer=_CONSUMER)
+        planned = self._crashes[delivery.task]
+        return planned.pop(0) if planned else None
+
+    def _end(self, queue: WorkQueue, delivery: Delivery, settlement: Settlement | None, tally: Tally) -> None:
+        ending = _crash(delivery) if settlement is None else settlement
+        kept_ms = max((self._app.registry.result_ttl_ms(task.name) for task in self._app.registry), default=0)
+        lost = queue.store.run(queue.calls.settle([ending], _CONSUMER, kept_ms))
+        tally.add_run(ending, was_settled=not lost)
+
+
+def _crash(delivery: Delivery) -> Settlement:
+    """As the dispatcher settles what a worker took with it."""
+    crashes = delivery.crashes + 1
+    if delivery.max_crashes is None or crashes < delivery.max_crashes:
+        return Crash(delivery)
+    cause = "killed by the bench"
+    failure = Failure("WorkerCrashed", f"the worker died over it {crashes} times: {cause}")
+    return Bury(delivery, "crashed", failure, evidence={"cause": cause})
+
+
+class _HurriedClock(SystemClock):
+    """For the desk, which asks and reports sparingly: every look is an hour later, so nothing is skipped."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def monotonic_ms(self) -> int:
+        self._looks += 1
+        return self._looks * 3_600_000

@@ -1,0 +1,102 @@
+"""The notebook of a bench: all calls that were stored, in order, with their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mqworker.model.envelope import Envelope, decode_call
+from mqworker.model.message import Enqueued, Message
+from mqworker.model.names import MessageId, QueueName, TaskName
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_async import AsyncWorkQueue
+from mqworker.queues.work_calls import WorkQueueCalls, WorkQueueOptions
+from mqworker.queues.work_steps import WorkQueueSteps
+from mqworker.store.async_store import AsyncStore
+from mqworker.store.script import Call, RawReply
+from mqworker.store.store import Store
+from mqworker.tasks.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedCall:
+    """A call that was stored. The arguments are as its task gets them."""
+
+    id: MessageId
+    task: TaskName
+    queue: QueueName
+    args: tuple[Any, ...]  # Any: the user's values
+    kwargs: dict[str, Any]
+    headers: dict[str, str]
+    priority: int
+    is_delayed: bool
+
+
+class Notebook:
+    """Messages in the order in which they were stored."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[QueueName, Message]] = []
+
+    def calls(self, registry: Registry, task: TaskName | None) -> list[EnqueuedCall]:
+        """The calls of one task, or of all."""
+        return [
+            _call(registry, queue, message) for queue, message in self.notes if task in {None, message.task}
+        ]
+
+    def note(self, queue: QueueName, messages: Sequence[Message], stored: Sequence[Enqueued]) -> None:
+        """Note those that were stored: one that its guard turned away was not."""
+        pairs = zip(messages, stored, strict=True)
+        self.notes += [(queue, message) for message, enqueued in pairs if enqueued.is_new]
+
+
+class NotedQueue(WorkQueue):
+    """A work queue whose enqueued messages are noted."""
+
+    def __init__(self, name: str, store: Store, options: WorkQueueOptions, notebook: Notebook) -> None:
+        super().__init__(name, store, options)
+        self.calls = _NotedCalls(self.name, options, notebook)
+        self._steps = WorkQueueSteps(self.calls, options.namespace)
+
+
+class AsyncNotedQueue(AsyncWorkQueue):
+    """The same for asyncio."""
+
+    def __init__(self, name: str, store: AsyncStore, options: WorkQueueOptions, notebook: Notebook) -> None:
+        super().__init__(name, store, options)
+        self.calls = _NotedCalls(self.name, options, notebook)
+        self._steps = WorkQueueSteps(self.calls, options.namespace)
+
+
+class _NotedCalls(WorkQueueCalls):
+    def __init__(self, queue: QueueName, options: WorkQueueOptions, notebook: Notebook) -> None:
+        super().__init__(queue, options)
+        self._notebook = notebook
+
+    def enqueue(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
+        call = super().enqueue(messages)
+
+        def decode(reply: RawReply) -> list[Enqueued]:
+            stored = call.decode(reply)
+            self._notebook.note(self.keys.queue, messages, stored)
+            return stored
+
+        return replace(call, decode=decode)
+
+
+def _call(registry: Registry, queue: QueueName, message: Message) -> EnqueuedCall:
+    envelope: Envelope = decode_call(message.body)
+    definition = registry.get(message.task)
+    if definition is not None:
+        definition.rebuild(envelope.args, envelope.kwargs)
+    return EnqueuedCall(
+        id=message.id,
+        task=message.task,
+        queue=queue,
+        args=tuple(envelope.args),
+        kwargs=envelope.kwargs,
+        headers=dict(envelope.headers),
+        priority=message.priority,
+        is_delayed=message.due is not None,
+    )

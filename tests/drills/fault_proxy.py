@@ -1,0 +1,102 @@
+"""A TCP proxy with the faults of real networks: resets, black holes, bytes one by one, half-closed links."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import struct
+import threading
+from enum import Enum, auto
+from types import TracebackType
+from typing import Self
+
+_CHUNK_BYTES = 65_536
+_LINGER_NOT = struct.pack("ii", 1, 0)
+
+
+class Mode(Enum):
+    """What happens to bytes."""
+
+    PASS = auto()
+    BLACKHOLE = auto()
+    """They vanish, and nobody is told."""
+    SLICES = auto()
+    """Replies arrive one byte at a time."""
+    HALF_CLOSED = auto()
+    """Requests pass, replies do not: the server's side is shut."""
+
+
+class FaultProxy:
+    """Stands between clients and a server on loopback; one thread per link."""
+
+    def __init__(self, server_port: int) -> None:
+        self.mode = Mode.PASS
+        self.resets = 0
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._links: set[socket.socket] = set()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to."""
+        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def reset_all(self) -> None:
+        """RST on every link."""
+        for link in list(self._links):
+            with contextlib.suppress(OSError):
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+                link.shutdown(socket.SHUT_RD)
+                self.resets += 1
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.reset_all()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._links.add(client)
+        with (
+            contextlib.suppress(OSError),
+            client,
+            socket.create_connection(("127.0.0.1", self._server_port)) as server,
+            selectors.DefaultSelector() as selector,
+        ):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(client, selectors.EVENT_READ, server)
+            selector.register(server, selectors.EVENT_READ, client)
+            while True:
+                for key, _ in selector.select(1.0):
+                    source: socket.socket = key.fileobj  # type: ignore[assignment]
+                    data = source.recv(_CHUNK_BYTES)
+                    if not data:
+                        return
+                    self._pass_on(data, key.data, is_reply=source is server)
+        self._links.discard(client)
+
+    def _pass_on(self, data: bytes, sink: socket.socket, *, is_reply: bool) -> None:
+        match self.mode:
+            case Mode.BLACKHOLE:
+                return
+            case Mode.HALF_CLOSED if is_reply:
+                with contextlib.suppress(OSError):
+                    sink.shutdown(socket.SHUT_WR)
+            case Mode.SLICES if is_reply:
+                for position in range(len(data)):
+                    sink.sendall(data[position : position + 1])
+            case _:
+                sink.sendall(data)
