@@ -77,14 +77,13 @@ class ActorLoop:
         """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""
         self.deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
         while not self._actor.is_done and SUPERVISOR in self._mailboxes:
-            self._sleep()
-            for sender, mailbox in list(self._mailboxes.items()):
+            for sender, mailbox in self._wait_for_mail():
                 self._read(sender, mailbox)
             self.deliver(self._actor.turn(self._clock.monotonic_ms()))
             self._progress += 1
         self.deliver([Post(SUPERVISOR, Drained())])
 
-    def _sleep(self) -> None:
+    def _wait_for_mail(self) -> list[tuple[str, Mailbox]]:
         wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
         interests: dict[int, int] = {
             watched.fileno(): selectors.EVENT_READ for watched in self._actor.watched()
@@ -99,7 +98,8 @@ class ActorLoop:
         for descriptor, events in interests.items():
             if descriptor not in self._selector.get_map():
                 self._selector.register(descriptor, events)
-        self._selector.select(max(0, wait_ms) / 1000)
+        ready = {key.fd for key, _ in self._selector.select(max(0, wait_ms) / 1000)}
+        return [(peer, mailbox) for peer, mailbox in self._mailboxes.items() if mailbox.fileno() in ready]
 
     def _read(self, sender: str, mailbox: Mailbox) -> None:
         if self._mailboxes.get(sender) is not mailbox:

@@ -126,6 +126,7 @@ class Worker:
             self._run(queue, delivery)
             if self._clock.monotonic_ms() >= stop_at_ms:
                 break
+        self._slots.end(self._index)
         self._collect_finished()
         self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
         return [*self._report.posts(), *self._leaving()]
@@ -170,7 +171,6 @@ class Worker:
             settlement = self._runner.run(delivery, queue)
         finally:
             self._is_in_task = False
-        self._slots.end(self._index)
         self._report.add(queue, settlement)
 
     def _collect_finished(self) -> None:

@@ -12,7 +12,7 @@ from mqworker.model.instant import as_argument
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId
 from mqworker.model.rsmq_text import TaskText, decode_text, encode_text
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement
 from mqworker.queues.rsmq_calls import OutgoingMessage, RsmqMessage, received_messages, sent_ms
 from mqworker.queues.rsmq_errors import refusal
 from mqworker.store.rsmq_keys import RsmqKeys
@@ -99,7 +99,7 @@ def _arguments_of(settlement: Settlement) -> tuple[str | bytes, str | bytes, str
     match settlement:
         case Ack():
             return ("ack", fence, "")
-        case Retry(_, due):
+        case Retry(_, due) | Park(_, due):
             return ("again", fence, as_argument(due))
         case Release() | Crash():
             return ("front", fence, "")

@@ -26,6 +26,19 @@ def node_key(namespace: str, node: str) -> str:
     return f"{namespace}:node:{node}"
 
 
+def workflow_key(namespace: str, workflow: str) -> str:
+    """hash: plan and state of one workflow, in a slot of its own; also the channel that tells its end.
+
+    What the fields are is written down in scripts/advance_workflow.lua; `t<node>` are the calls to be made.
+    """
+    return f"{namespace}:{{flow:{workflow}}}:state"
+
+
+def schedules_key(namespace: str) -> str:
+    """hash: app -> all its schedules as JSON, published by its workers when they start."""
+    return f"{namespace}:schedules"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkQueueKeys:
     """The keys of one work queue, in the order in which every script receives them (parts/keys.lua)."""

@@ -25,7 +25,7 @@ from mqworker.tasks.prepared import PreparedTask, ResultRefused, encode_result
 from mqworker.tasks.registry import Registry
 
 UNKNOWN_TASK_MS = 30_000
-"""A message whose task is unknown here is parked for so long, again and again: a worker that knows it may come."""
+"""A message whose task is unknown here is parked for so long: by then a worker that knows it may have come."""
 
 
 class TaskRunner:

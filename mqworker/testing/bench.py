@@ -26,6 +26,7 @@ from mqworker.testing.seat import Seat
 from mqworker.testing.summary import Summary, Tally
 
 MOST_RUNS = 10_000
+MOST_RUNS_TO_END = 1_000
 _MOST_LETTERS = 1_000_000
 
 AnyTask = Task[..., Any] | str
@@ -58,7 +59,8 @@ class Bench:
     def run_one(self) -> Summary:
         """Run the next delivery that is due; a summary of nothing when there is none."""
         tally = Tally()
-        taken = self._next(tally)
+        self._worker.tend(tally)
+        taken = self._worker.take()
         if taken is not None:
             self._run(*taken, tally)
         return tally.summary()
@@ -70,27 +72,26 @@ class Bench:
         would never end.
         """
         tally = Tally()
-        while (taken := self._next(tally)) is not None:
-            _check_limit(tally, limit)
-            self._run(*taken, tally)
+        self._run_due(tally, limit)
         return tally.summary()
 
-    def run_to_end(self, *, limit: int = MOST_RUNS) -> Summary:
-        """As `run_all`, and then advance to whatever is due next, until nothing waits for any time."""
+    def run_to_end(self, *, limit: int = MOST_RUNS_TO_END) -> Summary:
+        """As `run_all`, and then advance to whatever is due next, until nothing waits for any time.
+
+        Raises `MqworkerError` after `limit` runs: a task without a limit of retries would never end.
+        """
         tally = Tally()
-        while True:
-            while (taken := self._next(tally)) is not None:
-                _check_limit(tally, limit)
-                self._run(*taken, tally)
-            next_in_ms = self._worker.tend(tally)
-            if next_in_ms is None:
-                return tally.summary()
+        self._run_due(tally, limit)
+        while (next_in_ms := self._worker.tend(tally)) is not None:
             self.clock.advance(ms=max(1, next_in_ms))
+            self._run_due(tally, limit)
+        return tally.summary()
 
     async def arun_one(self) -> Summary:
         """`run_one` on the event loop of the test."""
         tally = Tally()
-        taken = self._next(tally)
+        self._worker.tend(tally)
+        taken = self._worker.take()
         if taken is not None:
             await self._worker.arun(*taken, tally)
         return tally.summary()
@@ -98,8 +99,9 @@ class Bench:
     async def arun_all(self, *, limit: int = MOST_RUNS) -> Summary:
         """`run_all` on the event loop of the test."""
         tally = Tally()
+        self._worker.tend(tally)
         while (taken := self._next(tally)) is not None:
-            _check_limit(tally, limit)
+            self._check_limit(taken, tally, limit)
             await self._worker.arun(*taken, tally)
         return tally.summary()
 
@@ -157,6 +159,12 @@ class Bench:
         """Close it."""
         self.close()
 
+    def _run_due(self, tally: Tally, limit: int) -> None:
+        self._worker.tend(tally)
+        while (taken := self._next(tally)) is not None:
+            self._check_limit(taken, tally, limit)
+            self._run(*taken, tally)
+
     def _next(self, tally: Tally) -> tuple[WorkQueue, Delivery] | None:
         """What is ready first; only when nothing is, look for what became due."""
         taken = self._worker.take()
@@ -167,10 +175,20 @@ class Bench:
 
     def _run(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
         if self._worker.is_async(delivery.task) and _is_loop_running():
+            self._worker.give_back(queue, delivery)
             raise MqworkerError(
                 f"{delivery.task} is async and an event loop runs here already; use `await bench.arun_all()`"
             )
         self._worker.run(queue, delivery, tally)
+
+    def _check_limit(self, taken: tuple[WorkQueue, Delivery], tally: Tally, limit: int) -> None:
+        if tally.counts.get("ran", 0) < limit:
+            return
+        self._worker.give_back(*taken)
+        raise MqworkerError(
+            f"{limit:,} deliveries ran and more are due; a task that enqueues itself never ends. "
+            "Run some with run_one(), or give a higher limit=..."
+        )
 
     def _known(self, task: AnyTask) -> TaskName:
         return self.app.registry.named(task if isinstance(task, str) else task.name).name
@@ -180,14 +198,6 @@ def _epoch_ms(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise InvalidArgument(f"now is {instant!r}, without a time zone; accepted is an aware datetime")
     return whole_number("now", round(instant.timestamp() * 1000), least=10**12, most=10**13 - 1)
-
-
-def _check_limit(tally: Tally, limit: int) -> None:
-    if tally.counts.get("ran", 0) >= limit:
-        raise MqworkerError(
-            f"{limit:,} deliveries ran and more are due; a task that enqueues itself never ends. "
-            "Run some with run_one(), or give a higher limit=..."
-        )
 
 
 def _is_loop_running() -> bool:

@@ -13,7 +13,7 @@ from typing import Literal
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import LONGEST_HORIZON_MS, QueueName, TaskName, consumer_name
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Settlement
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_steps import LARGEST_BATCH
 from mqworker.store.keys import queues_key
@@ -96,6 +96,10 @@ class BenchWorker:
         moment = self._begin(queue, delivery)
         settlement = None if moment == "before" else await self._arun(delivery, queue.name)
         self._end(queue, delivery, None if moment else settlement, tally)
+
+    def give_back(self, queue: WorkQueue, delivery: Delivery) -> None:
+        """Put a delivery that will not be run back to the front of its line."""
+        queue.settle(Release(delivery), consumer=_CONSUMER)
 
     def is_async(self, task: TaskName) -> bool:
         """Whether the task wants an event loop."""

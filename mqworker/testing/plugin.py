@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def mqworker_app() -> App:
     """The app of the fixture `bench`; to be overridden in a conftest.py."""
     pytest.fail(
-        "the fixture `bench` needs an app: define a fixture `mqworker_app` that returns it, in conftest.py or "
-        "beside the test; or use mqworker_bench(app)",
+        "the fixture `bench` needs an app: define a fixture `mqworker_app` that returns it, in conftest.py "
+        "or beside the test; or use mqworker_bench(app)",
         pytrace=False,
     )
 
@@ -40,7 +40,7 @@ def bench(mqworker_app: App, mqworker_bench: Callable[[App], Bench]) -> Bench:
 
 @pytest.fixture
 def mqworker_bench() -> Iterator[Callable[[App], Bench]]:
-    """Puts an app on a bench, until the test ends: `bench = mqworker_bench(app)`."""
+    """Puts any app on a bench, until the test ends: call it with the app."""
     from mqworker.testing.bench import Bench  # noqa: PLC0415 - only now is it known to be needed
 
     with ExitStack() as opened:

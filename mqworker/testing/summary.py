@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class Summary:
     retried: int = 0
     crashed: int = 0
     """The worker died over it, as `crash_next` asked for."""
+    parked: int = 0
+    """No task of its name is registered: set aside until one may be."""
     cancelled: int = 0
     expired: int = 0
     """The deadline passed before it could start."""
@@ -56,6 +58,8 @@ class Tally:
                 self.add("dead", int(was_settled))
             case Crash():
                 self.add("crashed")
+            case Park():
+                self.add("parked")
             case Release():
                 self.add("cancelled")
             case _:
