@@ -3,24 +3,30 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format test-unit test-redis test-system bench run clean
+.PHONY: help setup demo test check format test-unit test-redis test-system drills bench run clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16 | sed 's/^/  /'
 
-$(STAMP): pyproject.toml
+$(CORE): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) ..."
+	@echo "installing mqworker into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(STAMP): $(CORE)
+	@echo "installing what development needs into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 setup: $(STAMP) ## build the virtualenv with everything for development
 
-demo: $(STAMP) ## see it work: thousands of messages through an embedded server, with a kill -9 in the middle
+demo: $(CORE) ## see it work: thousands of tasks of every kind, with kill -9 in the middle, and the status screen
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## all tests, on real servers
@@ -42,8 +48,15 @@ test-redis: $(STAMP) ## only the tests of the store and the queues
 test-system: $(STAMP) ## only the tests that start and kill processes
 	$(BIN)/python -m pytest tests/system
 
+drills: $(STAMP) ## kill everything at full size and count: lost 0, acked twice 0; about five minutes
+	DRILL_SIZE=full $(BIN)/python -m pytest tests/drills
+
 bench: $(STAMP) ## measure beside raw redis-py, as ratios in one run
 	$(BIN)/python -m benchmarks
 
-clean: ## remove the virtualenv, caches and the embedded server's data
+run: $(STAMP) ## start the Procfile with Honcho: the embedded server, and a node with the demo's tasks
+	cd examples && PATH="$(abspath $(BIN)):$$PATH" honcho --procfile ../Procfile --app-root . start
+
+clean: ## stop the embedded server; remove its data, the virtualenv and the caches
+	@test ! -x $(BIN)/mqworker || $(BIN)/mqworker redis --stop
 	rm -rf $(VENV) .mqworker .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""An async crawler: coroutines run on an event loop in the worker, hundreds at once, and enqueue more of them.
+"""An async crawler: coroutines run on an event loop in the worker, hundreds at once, and enqueue more.
 
 It crawls a little web that is made up here, so that it runs anywhere; put httpx in place of `download`.
 

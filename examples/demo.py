@@ -28,6 +28,7 @@ def main() -> int:
         finally:
             node.send_signal(signal.SIGTERM)
             node.wait(timeout=20)
+            mqworker("redis", "--stop", stdout=subprocess.DEVNULL).wait()  # nobody comes back to this folder
 
 
 def show(node: "subprocess.Popen[bytes]") -> int:
@@ -86,9 +87,11 @@ def kill_a_worker(supervisor: int) -> int:
     return 1
 
 
-def mqworker(*arguments: str, stderr: IO[bytes] | None = None) -> "subprocess.Popen[bytes]":
+def mqworker(
+    *arguments: str, stdout: int | None = None, stderr: IO[bytes] | None = None
+) -> "subprocess.Popen[bytes]":
     """The command line, as a user types it."""
-    return subprocess.Popen([sys.executable, "-m", "mqworker", *arguments], stderr=stderr)
+    return subprocess.Popen([sys.executable, "-m", "mqworker", *arguments], stdout=stdout, stderr=stderr)
 
 
 def say(text: str) -> None:

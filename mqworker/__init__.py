@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from mqworker.tasks.job import Job, as_completed, wait_all
     from mqworker.tasks.outcome import JobStatus
     from mqworker.tasks.task import AsyncTask, Task
+    from mqworker.tasks.workflow import chain, chord, group
+    from mqworker.tasks.workflow_job import WorkflowJob
+    from mqworker.tasks.workflow_outcome import MemberFailure
 
 __version__ = "0.1.0"
 
@@ -23,21 +26,27 @@ _MODULE_BY_NAME = {
     "Context": "mqworker.tasks.context",
     "Job": "mqworker.tasks.job",
     "JobStatus": "mqworker.tasks.outcome",
+    "MemberFailure": "mqworker.tasks.workflow_outcome",
     "Rate": "mqworker.model.rate",
     "Retry": "mqworker.model.retry_policy",
     "Task": "mqworker.tasks.task",
     "Unique": "mqworker.model.unique",
+    "WorkflowJob": "mqworker.tasks.workflow_job",
     "as_completed": "mqworker.tasks.job",
+    "chain": "mqworker.tasks.workflow",
+    "chord": "mqworker.tasks.workflow",
     "current_context": "mqworker.tasks.context",
     "default_app": "mqworker.tasks.default_app",
+    "group": "mqworker.tasks.workflow",
     "task": "mqworker.tasks.default_app",
     "wait_all": "mqworker.tasks.job",
 }
 
 # fmt: off
 __all__ = [
-    "App", "AsyncTask", "Context", "Job", "JobStatus", "Rate", "Retry", "Task", "Unique", "as_completed",
-    "current_context", "default_app", "task", "wait_all",
+    "App", "AsyncTask", "Context", "Job", "JobStatus", "MemberFailure", "Rate", "Retry", "Task", "Unique",
+    "WorkflowJob", "as_completed", "chain", "chord", "current_context", "default_app", "group", "task",
+    "wait_all",
 ]
 # fmt: on
 

@@ -1,6 +1,6 @@
 """Broker: everything until a message is ready.
 
-Owns:     the time at which the next delayed message is due.
+Owns:     the time at which the next delayed message, or the next tick of a schedule, is due.
 Receives: Drain (supervisor).
 Sends:    nothing yet; gateways will hand it what they take in.
 Never:    claims, settles or runs anything. It also refuses, at its start, a server that would lose messages.
@@ -22,8 +22,12 @@ from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
 from mqworker.log import Logger
 from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
+from mqworker.tasks.event_delivery import EventDelivery
+from mqworker.tasks.schedule_firing import ScheduleFiring
+from mqworker.tasks.workflow_outbox import OutboxDrain
 
 ROUND_MS = 1_000
 """A lost wake-up delays a delayed message by this much at the most."""
@@ -34,8 +38,20 @@ class Broker:
 
     name = "broker"
 
-    def __init__(self, store: Store, roster: QueueRoster, log: Logger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        roster: QueueRoster,
+        log: Logger,
+        *,
+        outbox: OutboxDrain,
+        schedules: ScheduleFiring,
+        events: EventDelivery,
+    ) -> None:
         self._store = store
+        self._outbox = outbox
+        self._schedules = schedules
+        self._events = events
         self._roster = roster
         self._is_checked = False
         self._rounds = Rounds(ROUND_MS, log)
@@ -55,6 +71,7 @@ class Broker:
             self._rounds.hurry(0, now_ms)
         soonest: list[int] = []
         steps: list[Callable[[], object]] = [self._check_server, partial(self._roster.refresh, now_ms)]
+        steps += [partial(self._fire_schedules, soonest), self._events.deliver]
         steps += [partial(self._look_at, queue, soonest) for queue in self._roster]
         self._rounds.hold(now_ms, steps)
         for due_in_ms in soonest:
@@ -74,6 +91,7 @@ class Broker:
         return {
             "rounds": self._rounds.count,
             "expired": self._expired,
+            "fired": self._schedules.fired,
             "queues": sum(1 for _ in self._roster),
         }
 
@@ -82,7 +100,13 @@ class Broker:
             check_server(self._store.connection)  # raises ConfigurationError, which ends the node
             self._is_checked = True
 
+    def _fire_schedules(self, soonest: list[int]) -> None:
+        next_in_ms = self._schedules.fire()
+        if next_in_ms is not None:
+            soonest.append(next_in_ms)
+
     def _look_at(self, queue: WorkQueue, soonest: list[int]) -> None:
+        self._outbox.drain(queue)
         next_in_ms = queue.promote()
         if next_in_ms >= 0:
             soonest.append(next_in_ms)
@@ -90,13 +114,28 @@ class Broker:
         queue.rotate_results()
 
     def _was_called(self) -> bool:
-        calls = list(self._wake_ups.heard(queue.calls.keys.meta for queue in self._roster))
-        # "ready" is the dispatcher's business; an empty channel says that calls may have been missed.
-        return any(text == b"delayed" or not channel for channel, text in calls)
+        return any(list(self._wake_ups.heard(queue.calls.keys.calls_for_broker for queue in self._roster)))
+
+
+def broker_of(store: Store, options: WorkQueueOptions, max_message_bytes: int, log: Logger) -> Broker:
+    """A broker with everything it needs."""
+    roster = QueueRoster(store, options)
+    return Broker(
+        store,
+        roster,
+        log,
+        outbox=OutboxDrain(
+            store, options.namespace, roster.queue, max_message_bytes=max_message_bytes, log=log
+        ),
+        schedules=ScheduleFiring(store, options.namespace, roster.queue, log),
+        events=EventDelivery(store, options.namespace, roster.queue, log),
+    )
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The broker's process."""
-    store = open_store(start)
-    roster = QueueRoster(store, queue_options(start.settings))
-    return run_actor(Broker(store, roster, logger_of(start)), control, start)
+    settings = start.settings
+    broker = broker_of(
+        open_store(start), queue_options(settings), settings.max_message_bytes, logger_of(start)
+    )
+    return run_actor(broker, control, start)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mqworker.errors import StoreRefused, StoreUnavailable
+from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 
 OUTAGE_PAUSE_MS = 500
 
 
 class Rounds:
-    """Calls a round when it is due; an outage or a queue that Redis refuses to touch ends that round only."""
+    """Calls a round when it is due; trouble with the server ends that round, or a step of it, and no more."""
 
     def __init__(self, interval_ms: int, log: Logger) -> None:
         self._interval_ms = interval_ms
@@ -36,7 +36,7 @@ class Rounds:
         for step in steps:
             try:
                 step()
-            except StoreRefused as error:
+            except (StoreRefused, StoreFull) as error:
                 self._log.error("queue_refused", reason=str(error))
             except StoreUnavailable as error:
                 if not self._is_down:

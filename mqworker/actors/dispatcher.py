@@ -19,10 +19,16 @@ from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.dispatcher_crew import Crew, Flight, Hand, LostHand
+from mqworker.actors.dispatcher_crew import Crew, Flight, Hand, Idle
 from mqworker.actors.dispatcher_estimates import BATCH_MS, RunTimes
+from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS, Losses
 from mqworker.actors.dispatcher_queue import LARGEST_CLAIM, DispatchedQueue, task_of
-from mqworker.actors.dispatcher_verdicts import verdict_on_lost_flight
+from mqworker.actors.dispatcher_stock import StockTaking
+from mqworker.actors.dispatcher_verdicts import (
+    verdict_on_lost_flight,
+    verdicts_on_killed_by_drain,
+    verdicts_on_lost_hand,
+)
 from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesFinished,
@@ -44,10 +50,9 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import Running, RunSlots
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName, QueueName
-from mqworker.model.settlement import Settlement
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.store import Store
 
@@ -55,9 +60,8 @@ POLL_MS = 1_000
 """A lost wake-up costs this much, never a message."""
 NUDGE_AFTER_MS = 20
 """So long may a worker with several deliveries in its hands be silent before it is asked to return some."""
-EVIDENCE_WAIT_MS = 1_000
-"""So long the dispatcher waits for the supervisor's word on how a worker died."""
 OUTAGE_PAUSE_MS = 200
+STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 
 ASK_EVERY_MS = 50
 
@@ -85,16 +89,16 @@ class Dispatcher:
         self._has_fixed_queues = bool(queues)
         self._consumer = consumer
         self._slots = slots
+        self._stock = StockTaking(store, log)
         self._options = options
         self._log = log
         self._crew = Crew()
-        self._lost: list[LostHand] = []
+        self._lost = Losses()
         self._times = RunTimes()
         self._unassigned: deque[tuple[DispatchedQueue, int, bytes]] = deque()
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._ask_at_ms = 0
-        self._resume_at_ms = 0
         self._drain_until_ms: int | None = None
         self._cancelled: list[Post] = []
         self._settled = 0
@@ -116,11 +120,11 @@ class Dispatcher:
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
             case WorkerExited(worker, cause):
-                self._note_death(worker, cause)
+                self._lost.note_death(self._crew, worker, cause)
             case WorkerLeaving():
                 self._crew[sender].is_leaving = True
-            case RetireWorker(worker):
-                return self._retire(worker)
+            case RetireWorker(worker) if (hand := self._crew.get(worker)) is not None:
+                hand.is_leaving = True
             case Drain(grace_ms):
                 return self._begin_drain(now_ms + grace_ms)
             case _:
@@ -132,14 +136,14 @@ class Dispatcher:
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Settle, claim and hand out; look after workers that died, overran or sit on work."""
         self._hear_wake_ups()
-        self._settle_for_the_lost(now_ms)
+        asked = self._settle_for_the_lost(now_ms)
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
-            for queue in self._queue_by_name.values():
+            for queue in self._queues():
                 queue.may_have_messages = True
-        if now_ms >= self._resume_at_ms:
-            self._exchange_with_queues(now_ms)
-        posts, self._cancelled = [*self._cancelled, *self._hand_out(now_ms)], []
+        self._exchange_with_queues(now_ms)
+        self._take_stock(now_ms)
+        posts, self._cancelled = [*asked, *self._cancelled, *self._hand_out(now_ms)], []
         posts += self._look_after_workers(now_ms)
         posts += self._ask_for_permits(now_ms)
         if self._drain_until_ms is not None:
@@ -149,13 +153,13 @@ class Dispatcher:
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until the next poll, or sooner while workers have something in their hands."""
         wait_ms = self._poll_at_ms - now_ms
-        if self._has_unsettled() and now_ms < self._resume_at_ms:
-            return max(1, min(wait_ms, self._resume_at_ms - now_ms))
-        if self._has_unsettled():
-            return 0
+        idle = self._idle()
+        unsettled = [queue for queue in self._queues() if queue.has_unsettled or queue.has_ackable(idle)]
+        if unsettled:
+            return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
         if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
-        if any(queue.is_limited for queue in self._queue_by_name.values()):
+        if any(queue.is_limited for queue in self._queues()):
             return min(wait_ms, ASK_EVERY_MS)
         return wait_ms
 
@@ -171,39 +175,59 @@ class Dispatcher:
             "in_flight": sum(len(hand.flights) for hand in self._crew),
             "workers": {hand.name: len(hand.flights) for hand in self._crew},
             "queues": sorted(self._queue_by_name),
-            "is_store_up": self._resume_at_ms == 0,
+            "is_store_up": not any(queue.resume_at_ms for queue in self._queues()),
             "batch_size": self._times.batch_size(),
         }
 
     # From claim to hand-out
 
     def _exchange_with_queues(self, now_ms: int) -> None:
-        room = self._room()
-        for queue in sorted(self._queue_by_name.values(), key=lambda each: each.worker_ms):
+        room, idle = self._room(), self._idle()
+        # Those in trouble last: one shard of a cluster that hangs must not hold back the others.
+        for queue in sorted(self._queues(), key=lambda each: (each.resume_at_ms > 0, each.worker_ms)):
+            if now_ms < queue.resume_at_ms:
+                continue
             wanted = room if queue.may_have_messages else 0
-            exchange = queue.next_exchange(self._store, wanted)
+            exchange = queue.next_exchange(self._store, wanted, idle)
             if exchange is None:
                 continue
             try:
                 claimed = queue.complete(self._store.attempt(exchange))
-            except StoreUnavailable as error:
-                self._suspend(error, now_ms)
-                return
+            except STORE_TROUBLE as error:
+                self._suspend(queue, error, now_ms)
+                return  # one wait for an answer in a turn: in between, pings are answered
+            if queue.resume_at_ms:
+                self._log.info("store_resumed", queue=queue.name)
+                queue.resume_at_ms = 0
+                self._stock.hurry(queue, now_ms)
             room -= len(claimed)
             self._unassigned.extend((queue, fence, record) for fence, record in claimed)
-        if self._resume_at_ms:
-            self._log.info("store_resumed")
-            self._resume_at_ms = 0
 
     def _room(self) -> int:
         if self._drain_until_ms is not None:
             return 0
-        return max(0, self._crew.room(self._times.batch_size()) - len(self._unassigned))
+        waiting = len(self._unassigned) + sum(len(queue.unacked) for queue in self._queues())
+        return max(0, self._crew.room(self._times.batch_size()) - waiting)
 
-    def _suspend(self, error: StoreUnavailable, now_ms: int) -> None:
-        if self._resume_at_ms == 0:
-            self._log.warning("store_unavailable", reason=str(error))
-        self._resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+    def _idle(self) -> Idle:
+        return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._unassigned))
+
+    def _suspend(self, queue: DispatchedQueue, error: MqworkerError, now_ms: int) -> None:
+        if not queue.resume_at_ms:
+            self._log.warning("store_unavailable", queue=queue.name, reason=str(error))
+        queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+
+    def _take_stock(self, now_ms: int) -> None:
+        for queue in self._queues():
+            if not self._stock.is_due(queue, now_ms):
+                continue
+            known = {fence for each, fence, _ in self._unassigned if each is queue}
+            known |= {fence for fence, _ in queue.unacked}
+            try:
+                self._stock.take(queue, known, [*self._crew, *self._lost.hands()], now_ms)
+            except STORE_TROUBLE as error:
+                self._suspend(queue, error, now_ms)
+                return
 
     def _hand_out(self, now_ms: int) -> list[Post]:
         batches: dict[tuple[str, str], RunDeliveries] = {}
@@ -214,8 +238,7 @@ class Dispatcher:
             task = task_of(record)
             expected_ms = self._times.of(task)
             is_async = queue.is_async(task)
-            # What crashed before runs with nobody else's delivery beside it: then the guilty one is known.
-            is_alone = expected_ms is None or expected_ms > BATCH_MS or record[23:25] != b"00"
+            is_alone = expected_ms is None or expected_ms > BATCH_MS or queue.is_delicate(record, task)
             if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
                 hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
             if hand is None:
@@ -228,7 +251,9 @@ class Dispatcher:
                 fence,
                 Flight(queue.name, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async),
             )
-            batch = batches.setdefault((hand.name, queue.name), RunDeliveries(queue.name, [], []))
+            batch = batches.get((hand.name, queue.name))
+            if batch is None:
+                batch = batches[hand.name, queue.name] = RunDeliveries(queue.name, [], [])
             batch.fences.append(fence)
             batch.records.append(record)
             if is_alone or is_async:
@@ -260,7 +285,7 @@ class Dispatcher:
         if room == 0 or now_ms < self._ask_at_ms:
             return []
         self._ask_at_ms = now_ms + ASK_EVERY_MS
-        limited = [queue for queue in self._queue_by_name.values() if queue.is_limited]
+        limited = [queue for queue in self._queues() if queue.is_limited]
         return [Post(RATE_LIMITER, PermitsWanted(queue.name, min(room, LARGEST_CLAIM))) for queue in limited]
 
     # Workers
@@ -277,44 +302,26 @@ class Dispatcher:
             if queue is not None:
                 queue.learn(options.get("weight", 1), mail.tasks)
 
-    def _retire(self, worker: str) -> Sequence[Post]:
-        hand = self._crew.get(worker)
-        if hand is not None:
-            hand.is_leaving = True
-        return ()
-
     def _lose(self, worker: str, now_ms: int) -> None:
         # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
         hand = self._crew.leave(worker)
         if hand is not None:
-            self._lost.append(LostHand(hand, self._slots.running(_index(worker)), now_ms))
+            self._lost.add(hand, self._slots.running(_index(worker)), now_ms)
 
-    def _note_death(self, worker: str, cause: str) -> None:
-        # The supervisor's word may come before or after the end of the pipe, but before the next Attach.
-        dying = [lost.hand for lost in self._lost if lost.hand.name == worker and lost.hand.cause is None]
-        hand = dying[0] if dying else self._crew.get(worker)
-        if hand is not None:
-            hand.cause = cause
-
-    def _settle_for_the_lost(self, now_ms: int) -> None:
-        for lost in list(self._lost):
-            if lost.hand.cause is not None or now_ms - lost.lost_at_ms >= EVIDENCE_WAIT_MS:
-                self._lost.remove(lost)
-                self._settle_flights_of(lost.hand, lost.running, lost.hand.cause or "unknown")
+    def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
+        for lost in self._lost.take_dead(self._crew, now_ms):
+            self._settle_flights_of(lost.hand, lost.running, lost.hand.cause or "unknown")
+        # What a deaf one runs is nobody else's before it is dead.
+        deaf = self._lost.take_deaf(now_ms)
+        return [Post(SUPERVISOR, KillWorker(worker, "its pipe broke")) for worker in deaf]
 
     def _settle_flights_of(self, hand: Hand, running: Running | None, cause: str) -> None:
-        settlements: dict[str, list[Settlement]] = {}
-        for fence, flight in hand.flights.items():
-            was_running = (
-                flight.is_async or hand.threads > 1 or (running is not None and running.fence == fence)
-            )
-            if self._drain_until_ms is not None:
-                was_running = False  # killed by the drain, by no fault of its own
-            task = hand.tasks.get(task_of(flight.record).decode(), {})
-            settlement = verdict_on_lost_flight(fence, flight.record, task, cause, was_running=was_running)
-            settlements.setdefault(flight.queue, []).append(settlement)
-        for name, some in settlements.items():
-            self._queue_by_name[name].settle(some)
+        if self._drain_until_ms is not None:
+            verdicts = verdicts_on_killed_by_drain(hand)
+        else:
+            verdicts = verdicts_on_lost_hand(hand, running, cause)
+        for name, settlements in verdicts.items():
+            self._queue_by_name[name].settle(settlements)
         if hand.flights:
             self._log.warning("worker_lost", worker=hand.name, cause=cause, deliveries=len(hand.flights))
 
@@ -327,11 +334,7 @@ class Dispatcher:
             if not hand.flights:
                 continue
             running = self._slots.running(_index(hand.name))
-            if (
-                running is not None
-                and 0 < running.hard_deadline_ms < now_ms
-                and running.fence in hand.flights
-            ):
+            if running is not None and running.is_over(now_ms) and running.fence in hand.flights:
                 posts.append(Post(SUPERVISOR, KillWorker(hand.name, "hard time-out")))
             sequential = len(hand.flights) - hand.asynchronous
             if sequential > 1 and not hand.was_nudged and now_ms - hand.last_report_ms > NUDGE_AFTER_MS:
@@ -342,13 +345,13 @@ class Dispatcher:
     # Wake-ups
 
     def _hear_wake_ups(self) -> None:
-        for channel, text in self._wake_ups.heard(queue.keys.meta for queue in self._queue_by_name.values()):
+        for channel, text in self._wake_ups.heard(queue.keys.meta for queue in self._queues()):
             if text.startswith(b"cancel "):
                 self._cancel(text[7:])
                 continue
-            for queue in self._queue_by_name.values():
+            for queue in self._queues():
                 if channel in (queue.keys.meta, "") and not queue.may_have_messages:
-                    queue.wake(min(each.worker_ms for each in self._queue_by_name.values()))
+                    queue.wake(min(each.worker_ms for each in self._queues()))
 
     def _cancel(self, message: bytes) -> None:
         for hand in self._crew:
@@ -362,6 +365,9 @@ class Dispatcher:
         return [Post(SUPERVISOR, NudgeWorker(hand.name)) for hand in self._crew if len(hand.flights) > 1]
 
     def _drain(self, now_ms: int) -> list[Post]:
+        for queue in self._queues():
+            self._unassigned.extend((queue, fence, record) for fence, record in queue.unacked)
+            queue.unacked.clear()
         while self._unassigned:
             queue, fence, record = self._unassigned.pop()
             queue.settle([verdict_on_lost_flight(fence, record, {}, "", was_running=False)])
@@ -375,7 +381,10 @@ class Dispatcher:
         return []
 
     def _has_unsettled(self) -> bool:
-        return any(queue.has_unsettled for queue in self._queue_by_name.values())
+        return any(queue.has_unsettled for queue in self._queues())
+
+    def _queues(self) -> Iterable[DispatchedQueue]:
+        return self._queue_by_name.values()
 
 
 def _index(worker: str) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqworker.actors.dispatcher_estimates import BATCH_MS
-from mqworker.actors.run_slot import Running
 
 NO_TASKS: dict[str, Any] = {}
 _AHEAD_MS = 2 * BATCH_MS
@@ -89,12 +88,19 @@ class Hand:
 
 
 @dataclass(slots=True)
-class LostHand:
-    """A worker that died, with what it had in its hands, until it is known how it died."""
+class Idle:
+    """How many deliveries could begin this moment: one after another, and on event loops."""
 
-    hand: Hand
-    running: Running | None
-    lost_at_ms: int
+    sequential: int = 0
+    asynchronous: int = 0
+
+    def take(self, *, is_async: bool) -> bool:
+        """One of them, if there is one."""
+        if is_async:
+            self.asynchronous -= 1
+            return self.asynchronous >= 0
+        self.sequential -= 1
+        return self.sequential >= 0
 
 
 class Crew:
@@ -129,6 +135,12 @@ class Crew:
         if expected_ms is None or expected_ms > BATCH_MS:
             return _least(hand for hand in self if hand.has_room_alone())
         return _least(hand for hand in self if hand.has_room(expected_ms))
+
+    def idle(self, fewer: int) -> Idle:
+        """How many more deliveries could begin this moment, when so many are as good as handed out."""
+        sequential = sum(hand.has_room_alone() for hand in self)
+        asynchronous = sum(hand.concurrency - hand.asynchronous for hand in self if hand.has_async_room())
+        return Idle(max(0, sequential - fewer), max(0, asynchronous - fewer))
 
     def room(self, batch_size: int) -> int:
         """About how many more deliveries the crew could take now."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mqworker.actors.dispatcher_crew import Hand
+from mqworker.actors.dispatcher_queue import task_of
+from mqworker.actors.run_slot import Running
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import UnreadableDelivery
 from mqworker.model.instant import After
@@ -14,6 +17,26 @@ from mqworker.model.settlement import Bury, Crash, Failure, Release, Retry, Sett
 HARD_TIMEOUT = "hard time-out"
 
 _LONGEST_PAUSE_MS = 600_000
+
+
+def verdicts_on_lost_hand(hand: Hand, running: Running | None, cause: str) -> dict[str, list[Settlement]]:
+    """On everything that a worker had when it died, by queue; `running` is what its slot says."""
+    verdicts: dict[str, list[Settlement]] = {}
+    for fence, flight in hand.flights.items():
+        was_running = flight.is_async or hand.threads > 1 or (running is not None and running.fence == fence)
+        task = hand.tasks.get(task_of(flight.record).decode(), {})
+        verdict = verdict_on_lost_flight(fence, flight.record, task, cause, was_running=was_running)
+        verdicts.setdefault(flight.queue, []).append(verdict)
+    return verdicts
+
+
+def verdicts_on_killed_by_drain(hand: Hand) -> dict[str, list[Settlement]]:
+    """The same for a worker that was ended by no fault of its own: nothing is counted."""
+    verdicts: dict[str, list[Settlement]] = {}
+    for fence, flight in hand.flights.items():
+        verdict = verdict_on_lost_flight(fence, flight.record, {}, "", was_running=False)
+        verdicts.setdefault(flight.queue, []).append(verdict)
+    return verdicts
 
 
 def verdict_on_lost_flight(
@@ -26,7 +49,7 @@ def verdict_on_lost_flight(
         return Bury(UnreadableDelivery(fence, record, str(error)), "undecodable")
     if not was_running:
         return Release(delivery)
-    if cause == HARD_TIMEOUT:
+    if cause.startswith(HARD_TIMEOUT):  # how the process ended stands behind it
         failure = Failure("HardTimeout", "the task ran past its hard time-out; its worker was killed")
         if delivery.failures >= task.get("retries", 0):
             return Bury(delivery, "timed out", failure, evidence={"cause": cause})

@@ -56,6 +56,8 @@ class HeartbeatReaper:
         self._gone: set[str] = set()
         self._snapshot: NodeSnapshot | None = None
         self._released = 0
+        self._round_at_ms: int | None = None
+        self._reap_from_ms = 0
         self.is_done = False
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
@@ -78,11 +80,17 @@ class HeartbeatReaper:
 
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Beat, reap, and show the node, once per interval."""
+        if self._was_cut_off(now_ms):
+            # So were others, as a rule: they get the time to be heard again.
+            self._reap_from_ms = now_ms + self._timeout_ms
         steps = [
             partial(self._roster.refresh, now_ms),
-            *(partial(self._look_at, queue) for queue in self._roster),
+            *(partial(self._look_at, queue, now_ms) for queue in self._roster),
         ]
+        rounds_before = self._rounds.count
         self._rounds.hold(now_ms, [*steps, self._show_node, self._gone.clear])
+        if self._rounds.count > rounds_before:
+            self._round_at_ms = now_ms
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
@@ -101,13 +109,18 @@ class HeartbeatReaper:
             "consumers": sorted(self._consumers),
         }
 
-    def _look_at(self, queue: WorkQueue) -> None:
+    def _was_cut_off(self, now_ms: int) -> bool:
+        if self._round_at_ms is None:
+            self._round_at_ms = now_ms
+        return now_ms - self._round_at_ms > self._timeout_ms / 2
+
+    def _look_at(self, queue: WorkQueue, now_ms: int) -> None:
         for consumer in self._consumers:
             queue.beat(consumer)
         self._store.run(sample(queue.calls.keys))
         for consumer in self._gone:
             self._note(queue, consumer, queue.reap(consumer, silent_ms=0))
-        for consumer in queue.silent_consumers(self._timeout_ms):
+        for consumer in queue.silent_consumers(self._timeout_ms) if now_ms >= self._reap_from_ms else ():
             self._note(queue, consumer, queue.reap(consumer, silent_ms=self._timeout_ms))
 
     def _note(self, queue: WorkQueue, consumer: str, released: int) -> None:

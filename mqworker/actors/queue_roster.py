@@ -25,6 +25,12 @@ class QueueRoster:
     def __iter__(self) -> Iterator[WorkQueue]:
         return iter(list(self._queue_by_name.values()))
 
+    def queue(self, name: QueueName) -> WorkQueue:
+        """One queue by its name, known already or not."""
+        if name not in self._queue_by_name:
+            self._queue_by_name[name] = WorkQueue(name, self._store, self._options)
+        return self._queue_by_name[name]
+
     def refresh(self, now_ms: int) -> None:
         """Read the registry, if it is time to."""
         if now_ms < self._refresh_at_ms:

@@ -24,6 +24,10 @@ class Running:
     fence: int
     hard_deadline_ms: int
 
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has a hard deadline, and that has passed."""
+        return 0 < self.hard_deadline_ms < now_ms
+
 
 class RunSlots:
     """The slots of all workers of a node, in one small file that is mapped by all its processes."""

@@ -41,6 +41,8 @@ from mqworker.actors.wiring import logger_of, queue_options
 from mqworker.actors.worker_limits import WorkerLimits
 from mqworker.actors.worker_pool import Bench
 from mqworker.actors.worker_report import Report
+from mqworker.actors.worker_schedules import SchedulePublisher
+from mqworker.actors.worker_subscriptions import SubscriptionRegistrar
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
@@ -74,6 +76,8 @@ class Worker:
         slots: RunSlots,
         report: Report,
         limits: WorkerLimits,
+        schedules: SchedulePublisher,
+        subscriptions: SubscriptionRegistrar,
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -85,6 +89,8 @@ class Worker:
         self._slots = slots
         self._report = report
         self._limits = limits
+        self._schedules = schedules
+        self._subscriptions = subscriptions
         self._clock = clock
         self._log = log
         self._pending: deque[tuple[str, Delivery]] = deque()
@@ -119,6 +125,8 @@ class Worker:
 
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Run tasks for a stint, and report."""
+        self._schedules.turn(now_ms)
+        self._subscriptions.turn(now_ms)
         self._collect_finished()
         stop_at_ms = now_ms + STINT_MS
         while self._pending:
@@ -219,6 +227,8 @@ def main(control: Mailbox, start: ChildStart) -> int:
         slots=RunSlots(start.slots_path),
         report=Report(lambda queue: WorkQueueCalls(queue, queue_options(settings)), _longest_result_ms(app)),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
+        schedules=SchedulePublisher(app, logger_of(start)),
+        subscriptions=SubscriptionRegistrar(app, logger_of(start)),
         clock=clock,
         log=logger_of(start),
     )

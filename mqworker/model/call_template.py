@@ -1,4 +1,4 @@
-"""Call templates: everything of a message but its id, kept until the call is made by somebody without the app.
+"""Call templates: everything of a message but its id, kept until somebody without the app makes the call.
 
 Workflows and schedules keep them in Redis, and the broker, which imports no application, makes messages of
 them. The body stays as it was encoded where the task is known.
@@ -26,7 +26,7 @@ class CallTemplate:
     """With a stand-in for the id; its guard, if any, is the uniqueness of the task."""
 
     def called(self, message: MessageId, guard: Guard, first_argument: bytes | None = None) -> Message:
-        """The message of one call; `first_argument` is a packed value that comes before the others."""
+        """The message of one call; `first_argument` is a packed value for the place that None holds."""
         body = self.message.body
         if first_argument is not None:
             body = with_first_argument(body, first_argument)

@@ -22,6 +22,7 @@ LONGEST_TIMEOUT_MS = 366 * 24 * 3600 * 1000
 _HEADERS, _TIMEOUT_MS, _WORKFLOW = "headers", "timeout_ms", "workflow"
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
+_NONE = b"\xc0"
 _LENGTHS = (2, 3)
 
 
@@ -66,16 +67,12 @@ def encode_call(
 
 
 def with_first_argument(body: bytes, packed: bytes) -> bytes:
-    """The body with one more argument, already packed, before the others; nothing is decoded."""
+    """The body with a packed value in place of its first argument, which is None; nothing else is decoded."""
     # The call is an array of 2 or 3, one byte; then the array of arguments, whose length has three forms.
-    match body[1]:
-        case 0xDC:
-            count, rest = int.from_bytes(body[2:4]), body[4:]
-        case 0xDD:
-            count, rest = int.from_bytes(body[2:6]), body[6:]
-        case short:
-            count, rest = short & 0x0F, body[2:]
-    return body[:1] + array_header(count + 1) + packed + rest
+    at = {0xDC: 4, 0xDD: 6}.get(body[1], 2)
+    if body[at : at + 1] != _NONE:
+        raise InvalidMessage("a call that takes an input has no place for it")
+    return body[:at] + packed + body[at + 1 :]
 
 
 def array_header(count: int) -> bytes:

@@ -24,7 +24,6 @@ class GuardMode(StrEnum):
     """Until claimed; a second message replaces the first as long as that is delayed."""
     MEMBER = "m"
     """Of a workflow: until whatever follows from its end was done."""
-    NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ where clocks are set forward or back.
 """
 
 import hashlib
+import itertools
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ MISSED_AFTER_MS = 10_000
 """A tick counts as missed when nobody fired it for so long: brokers look every second and restart in less."""
 MOST_CAUGHT_UP = 1_000
 
-_FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
+_FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_DAY_MS = 24 * 3600 * 1000
+_LOOKS_BACK_MS = (_DAY_MS, 31 * _DAY_MS, 366 * _DAY_MS)
 _EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -88,14 +91,8 @@ def ticks_to_fire(timing: Timing, last_ms: int, now_ms: int, catch_up: CatchUp) 
     fires none, "all" fires each (the newest thousand), and "one" lets the newest tick stand for all.
     """
     if catch_up == "skip":
-        last_ms = max(last_ms, now_ms - MISSED_AFTER_MS)
-    ticks: list[int] = []
-    for tick_ms in timing.ticks_after(last_ms):
-        if tick_ms > now_ms:
-            break
-        ticks.append(tick_ms)
-        if len(ticks) > MOST_CAUGHT_UP:
-            ticks.pop(0)
+        return _between(timing, max(last_ms, now_ms - MISSED_AFTER_MS), now_ms)
+    ticks = _newest(timing, last_ms, now_ms)
     was_missed = bool(ticks) and ticks[0] <= now_ms - MISSED_AFTER_MS
     return ticks[-1:] if catch_up == "one" and was_missed else ticks
 
@@ -113,13 +110,30 @@ def jitter_of(schedule: str, tick_ms: int, jitter_ms: int) -> int:
     return int.from_bytes(digest) % (jitter_ms + 1)
 
 
+def _newest(timing: Timing, last_ms: int, now_ms: int) -> list[int]:
+    """The newest thousand ticks; further back only where there are not so many, or it would take too long."""
+    ticks: list[int] = []
+    for look_back_ms in _LOOKS_BACK_MS:
+        since_ms = max(last_ms, now_ms - look_back_ms)
+        if isinstance(timing, Every):
+            since_ms = max(since_ms, now_ms - MOST_CAUGHT_UP * timing.interval_ms)
+        ticks = _between(timing, since_ms, now_ms)[-MOST_CAUGHT_UP:]
+        if since_ms == last_ms or len(ticks) == MOST_CAUGHT_UP:
+            break
+    return ticks
+
+
+def _between(timing: Timing, after_ms: int, until_ms: int) -> list[int]:
+    return list(itertools.takewhile(lambda tick_ms: tick_ms <= until_ms, timing.ticks_after(after_ms)))
+
+
 def _cron_problem(line: str, problem: str) -> str:
     """Names the field that is wrong, as the user wrote it."""
     values = line.split()
-    for position, name in enumerate(_FIELDS[-len(values) :] if len(values) == len(_FIELDS) else ()):
+    for position, name in enumerate(_FIELDS[-len(values) :]):
         if problem == f"Bad {name}":
             return f"the cron line {shown(line)}: field {position + 1}, {name}, is {shown(values[position])}"
     return (
         f"the cron line {shown(line)}: {problem}; accepted are five fields, "
-        "minute hour day-of-month month day-of-week"
+        "minute hour day-of-month month day-of-week, or six with the second first"
     )

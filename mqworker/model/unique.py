@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.instant import After
 from mqworker.model.guard import Guard, GuardMode, unique_guard
+from mqworker.model.instant import After
 from mqworker.model.names import shown
 from mqworker.model.rate import argument_names
 from mqworker.model.value_codec import pack
@@ -27,8 +27,8 @@ class Unique:
     holds until the message is settled (also by burial) or, with `until="claimed"`, until a worker takes it;
     `ttl` (seconds) holds it for that time instead, whatever becomes of the message (throttle).
 
-    `keep="last"` with a `delay` (seconds) is a debounce: the call waits so long, and another one with the same
-    key meanwhile replaces its arguments and lets it wait anew. There is one job, the first one's.
+    `keep="last"` with a `delay` (seconds) is a debounce: the call waits so long, and another one with the
+    same key meanwhile replaces its arguments and lets it wait anew. There is one job, the first one's.
     """
 
     key: str | None = None

@@ -6,6 +6,11 @@ from mqworker.queues.rsmq_async import AsyncRsmq
 from mqworker.queues.rsmq_calls import RsmqAttributes, RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq_errors import RsmqError
 from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.queues.topic import Topics
+from mqworker.queues.topic_arguments import TopicOptions
+from mqworker.queues.topic_async import AsyncTopics
+from mqworker.queues.topic_calls import TopicRecord
+from mqworker.queues.topic_errors import TopicNameTaken
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_async import AsyncWorkQueue
 from mqworker.queues.work_calls import PendingElement, WorkQueueOptions
@@ -13,6 +18,7 @@ from mqworker.queues.work_steps import QueueCounts, Whereabouts
 
 __all__ = [
     "AsyncRsmq",
+    "AsyncTopics",
     "AsyncWorkQueue",
     "Capability",
     "PendingElement",
@@ -24,6 +30,10 @@ __all__ = [
     "RsmqMessage",
     "RsmqOptions",
     "RsmqQueue",
+    "TopicNameTaken",
+    "TopicOptions",
+    "TopicRecord",
+    "Topics",
     "Whereabouts",
     "WorkQueue",
     "WorkQueueOptions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mqworker.errors import StoreUnavailable
@@ -30,10 +30,13 @@ class AsyncStore:
         *,
         retry_for_ms: int = DEFAULT_RETRY_FOR_MS,
         clock: Clock | None = None,
+        bring_up: Callable[[], object] | None = None,
     ) -> None:
+        """`bring_up` is called before the first retry of a call: it may start a server that was stopped."""
         self._connection = connection
         self._retry_for_ms = retry_for_ms
         self._clock = clock or SystemClock()
+        self._bring_up = bring_up
         self._lanes = LanePool()
         self._chance = random.SystemRandom()
 
@@ -82,5 +85,7 @@ class AsyncStore:
                 pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
                 if pause_ms is None:
                     raise
+                if tries == 0 and self._bring_up is not None:
+                    await asyncio.to_thread(self._bring_up)
                 tries += 1
                 await asyncio.sleep(pause_ms / 1000)

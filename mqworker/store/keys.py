@@ -81,6 +81,11 @@ class WorkQueueKeys:
         return (*self.shared[:4], self.events)
 
     @property
+    def calls_for_broker(self) -> str:
+        """The channel on which scripts say that something is due sooner, or waits in the outbox."""
+        return self.shared[3]
+
+    @property
     def done(self) -> str:
         """The channel on which awaited ids are announced when they end."""
         return f"{self.prefix}waiters"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mqworker.errors import StoreUnavailable
@@ -31,10 +31,13 @@ class Store:
         *,
         retry_for_ms: int = DEFAULT_RETRY_FOR_MS,
         clock: Clock | None = None,
+        bring_up: Callable[[], object] | None = None,
     ) -> None:
+        """`bring_up` is called before the first retry of a call: it may start a server that was stopped."""
         self._connection = connection
         self._retry_for_ms = retry_for_ms
         self._clock = clock or SystemClock()
+        self._bring_up = bring_up
         self._lanes = LanePool()
         self._chance = random.SystemRandom()
 
@@ -98,5 +101,7 @@ class Store:
                 pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
                 if pause_ms is None:
                     raise
+                if tries == 0 and self._bring_up is not None:
+                    self._bring_up()
                 tries += 1
                 time.sleep(pause_ms / 1000)

@@ -12,11 +12,14 @@ from mqworker.queues.work import WorkQueue
 from mqworker.settings import Settings, load_settings
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.decorator import TaskDecorator
+from mqworker.tasks.event_publisher import EventPublisher
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.job import Job
 from mqworker.tasks.options import DEFAULT_QUEUE
 from mqworker.tasks.producer import Producer
 from mqworker.tasks.registry import Registry
+from mqworker.tasks.schedule import Schedule, ScheduleDecorator
+from mqworker.tasks.subscription import SubscribeDecorator, Subscriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,12 @@ class App:
         self.clock = clock or SystemClock()
         self.connections = Connections(lambda: self.settings, self.clock)
         self.task = TaskDecorator(lambda: self)
+        self.schedule = ScheduleDecorator(lambda: self)
+        self.schedules: dict[str, Schedule] = {}
+        self.subscribe = SubscribeDecorator(lambda: self)
+        self.subscriptions: Subscriptions = {}
+        events = EventPublisher(self.connections, lambda: self.settings)
+        self.publish, self.apublish = events.publish, events.apublish
         self._given_settings = settings
         self._redis_url = redis_url
         self.registry = Registry()

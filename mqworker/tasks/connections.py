@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from mqworker.model.clock import Clock
@@ -70,6 +71,11 @@ class Connections:
         self.limit_by_queue: dict[QueueName, int] = {}
 
     @property
+    def namespace(self) -> str:
+        """What all keys begin with."""
+        return self._settings_of().namespace
+
+    @property
     def store(self) -> Store:
         """The synchronous store; the first use starts the embedded server where no URL is configured."""
         with self._lock:
@@ -81,7 +87,12 @@ class Connections:
                     read_timeout_s=settings.read_timeout_s,
                     client_name="mqworker",
                 )
-                self._store = Store(connection, retry_for_ms=_ms(settings.retry_for_s), clock=self._clock)
+                self._store = Store(
+                    connection,
+                    retry_for_ms=_ms(settings.retry_for_s),
+                    clock=self._clock,
+                    bring_up=self._bring_up(settings),
+                )
             return self._store
 
     def sender(self, queue: QueueName) -> Sender:
@@ -138,7 +149,16 @@ class Connections:
             read_timeout_s=settings.read_timeout_s,
             client_name="mqworker",
         )
-        return AsyncStore(connection, retry_for_ms=_ms(settings.retry_for_s), clock=self._clock)
+        return AsyncStore(
+            connection,
+            retry_for_ms=_ms(settings.retry_for_s),
+            clock=self._clock,
+            bring_up=self._bring_up(settings),
+        )
+
+    def _bring_up(self, settings: Settings) -> Callable[[], object] | None:
+        # The embedded server ends with the last node that shared it; a producer that lives on starts it anew.
+        return None if settings.redis_url is not None else partial(ensure_server, settings.data_dir)
 
     def _found_address(self) -> ServerAddress:
         if self._address is None:

@@ -25,7 +25,7 @@ from mqworker.tasks.prepared import PreparedTask, ResultRefused, encode_result
 from mqworker.tasks.registry import Registry
 
 UNKNOWN_TASK_MS = 30_000
-"""A message whose task is unknown here is parked for so long: by then a worker that knows it may have come."""
+"""A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
 
 
 class TaskRunner:
@@ -49,6 +49,7 @@ class TaskRunner:
         self._worker = worker
         self._node = node
         self._now_ms = clock.now_ms
+        self._precise_ms = clock.precise_ms
         self._max_bytes = max_message_bytes
         self._hooks = hooks or Hooks()
         self._desk = desk
@@ -72,19 +73,19 @@ class TaskRunner:
         context = self._running[delivery.id] = Context(delivery, queue, envelope.headers, self._desk)
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
-        started_at_ms = self._now_ms()
+        started_at_ms, began_ms = self._now_ms(), self._precise_ms()
         token = current.set(context)
         try:
             value = task.call(envelope, context)
         except self._passes:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the task, not the worker
-            return self._failed(task, delivery, context, error, self._run_since(started_at_ms))
+            return self._failed(task, delivery, context, error, self._run_since(started_at_ms, began_ms))
         finally:
             current.reset(token)
             self._running.pop(delivery.id, None)
         is_member = envelope.workflow is not None
-        run = self._run_since(started_at_ms)
+        run = self._run_since(started_at_ms, began_ms)
         return self._succeeded(task, delivery, context, value, run, is_member=is_member)
 
     async def arun(self, delivery: Delivery, queue: str) -> Settlement:
@@ -99,7 +100,7 @@ class TaskRunner:
         context = self._running[delivery.id] = Context(delivery, queue, envelope.headers, self._desk)
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
-        started_at_ms = self._now_ms()
+        started_at_ms, began_ms = self._now_ms(), self._precise_ms()
         token = current.set(context)
         try:
             value = await task.acall(envelope, context)
@@ -108,12 +109,12 @@ class TaskRunner:
         except BaseException as error:
             if _is_being_cancelled(error):
                 raise  # the worker stops this run; the delivery is its to release
-            return self._failed(task, delivery, context, error, self._run_since(started_at_ms))
+            return self._failed(task, delivery, context, error, self._run_since(started_at_ms, began_ms))
         finally:
             current.reset(token)
             self._running.pop(delivery.id, None)
         is_member = envelope.workflow is not None
-        run = self._run_since(started_at_ms)
+        run = self._run_since(started_at_ms, began_ms)
         return self._succeeded(task, delivery, context, value, run, is_member=is_member)
 
     def is_async(self, task: TaskName) -> bool:
@@ -140,9 +141,8 @@ class TaskRunner:
         task = self._prepared[name] = PreparedTask(definition, self._registry.result_ttl_ms(name))
         return task
 
-    def _run_since(self, started_at_ms: int) -> Run:
-        # Not below 0: the host's clock may be set back meanwhile, and these are figures for a report.
-        return Run(self._worker, self._node, started_at_ms, max(0, self._now_ms() - started_at_ms))
+    def _run_since(self, started_at_ms: int, began_ms: float) -> Run:
+        return Run(self._worker, self._node, started_at_ms, self._precise_ms() - began_ms)
 
     def _succeeded(
         self,

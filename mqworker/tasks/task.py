@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.envelope import CallOptions, encode_call, explain
@@ -27,6 +28,7 @@ from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.signature import Signature
 
 P = ParamSpec("P")
+Rest = ParamSpec("Rest")
 R = TypeVar("R")
 
 BATCH = 1_000
@@ -43,9 +45,11 @@ class Task(Generic[P, R]):
         functools.update_wrapper(self, definition.function)
         self.definition = definition
         self.plan = plan or plan_of(definition.options)
-        self._connections = connections
+        self.connections = connections
         self._hooks = hooks
         self._check = definition.binding.check
+        unique = self.plan.unique
+        self._due = self.plan.due or (None if unique is None else unique.due)
         # Nearly all calls want nothing but their turn.
         self._is_plain = self.plan.id is None and self.plan.unique is None
 
@@ -61,7 +65,7 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store the call as a message; a worker runs it. The arguments are checked here."""
-        sender = self._connections.sender(self.plan.queue)
+        sender = self.connections.sender(self.plan.queue)
         stored = sender.send(self.message(args, kwargs, sender))
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
 
@@ -71,11 +75,11 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for asyncio."""
-        sender = self._connections.known_sender(self.plan.queue)
+        sender = self.connections.known_sender(self.plan.queue)
         if sender is None:  # finding the server may take a while, or start one: not on the event loop
-            sender = await asyncio.to_thread(self._connections.sender, self.plan.queue)
+            sender = await asyncio.to_thread(self.connections.sender, self.plan.queue)
         message = self.message(args, kwargs, sender)
-        stored = (await self._connections.async_queue(self.plan.queue).enqueue(message))[0]
+        stored = (await self.connections.async_queue(self.plan.queue).enqueue(message))[0]
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
 
     def using(
@@ -95,7 +99,7 @@ class Task(Generic[P, R]):
         `delay` and `deadline` are seconds from now or aware datetimes. A repeated `id` is not stored again.
         """
         wishes = Wishes(delay, deadline, priority, queue, id, headers or {}, timeout, unique)
-        return type(self)(self.definition, self._connections, self._hooks, plan_with(self.plan, wishes))
+        return self.planned(plan_with(self.plan, wishes))
 
     def apply_async(
         self,
@@ -117,7 +121,7 @@ class Task(Generic[P, R]):
             eta if countdown is None else countdown, expires, priority, queue, task_id, headers or {}
         )
         task: Task[..., R] = Task(
-            self.definition, self._connections, self._hooks, plan_with(self.plan, wishes)
+            self.definition, self.connections, self._hooks, plan_with(self.plan, wishes)
         )
         return task.enqueue(*args, **(kwargs or {}))
 
@@ -129,7 +133,7 @@ class Task(Generic[P, R]):
         """
         if self.plan.id is not None:
             raise InvalidArgument("id: one id cannot serve many calls; accepted is enqueue_many without it")
-        sender = self._connections.sender(self.plan.queue)
+        sender = self.connections.sender(self.plan.queue)
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
@@ -142,10 +146,22 @@ class Task(Generic[P, R]):
         """One call for each value, which is its only argument."""
         return self.enqueue_many((value,) for value in values)
 
-    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
-        """The call as a value, for workflows."""
+    @overload
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
+    @overload
+    def s(self: Task[Concatenate[Any, Rest], R], *args: Rest.args, **kwargs: Rest.kwargs) -> Signature[R]: ...
+    def s(self, *args: Any, **kwargs: Any) -> Signature[R]:  # Any: the overloads say what
+        """The call as a value, for workflows: with all arguments, or without the first, its input there."""
+        try:
+            self._check(args, kwargs)
+        except InvalidArgument:
+            self._check((None, *args), kwargs)
+        return Signature(self, args, kwargs)
+
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """The same for a call that takes no input from the step before it."""
         self._check(args, kwargs)
-        return Signature(self.name, args, kwargs, self.plan)
+        return Signature(self, args, kwargs, is_immutable=True)
 
     def message(self, args: Sequence[Any], kwargs: Mapping[str, Any], sender: Sender) -> Message:
         """The call as a message, checked; for whoever stores it."""
@@ -170,12 +186,16 @@ class Task(Generic[P, R]):
             body,
             name,
             plan.priority,
-            plan.due,
+            self._due,
             plan.deadline,
             guard,
             max_crashes,
             gate,
         )
+
+    def planned(self, plan: CallPlan) -> Self:
+        """The same task with another plan for its calls."""
+        return type(self)(self.definition, self.connections, self._hooks, plan)
 
     def __repr__(self) -> str:
         """Name and queue."""
@@ -211,7 +231,7 @@ class Task(Generic[P, R]):
         call = OutgoingCall(self.name, plan.queue, dict(known.headers))
         for hook in self._hooks.enqueueing:
             hook(call)
-        extra = CallOptions(call.headers, known.timeout_ms)
+        extra = replace(known, headers=call.headers)
         return None if extra == CallOptions() else extra
 
 

@@ -23,6 +23,7 @@ CONFINED = {
     "multiprocessing": ("mqworker/actors/mailbox.py", "mqworker/supervisor/"),
     "grpc": ("services/gomq/",),
     "pyspark": ("services/pipeline/",),
+    "sqlalchemy": ("mqworker/queues/gq_sql", "mqworker/queues/gq.py"),
     "os.environ": ("mqworker/settings.py",),
     "os.environb": ("mqworker/settings.py",),
     "os.getenv": ("mqworker/settings.py",),

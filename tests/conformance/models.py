@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from mqworker.model.clock import SystemClock
+from mqworker.queues.gq_queue import GqQueue
+from mqworker.queues.gq_redis import GqRedis
 from mqworker.queues.queue_model import Capability
 from mqworker.queues.rsmq_calls import RsmqOptions
 from mqworker.queues.rsmq_queue import RsmqQueue
@@ -71,10 +73,16 @@ def _rsmq_queue(store: Store, namespace: str) -> RsmqQueue:
     return RsmqQueue(f"q-{new_id()}", store, RsmqOptions(namespace), maxsize=-1)
 
 
+def _gq_queue(store: Store) -> GqQueue:
+    return GqQueue(GqRedis(f"q-{new_id()}", store))
+
+
 MODELS = (
     Model("work", WorkQueue.capabilities, lambda servers: _work_queue(servers.single)),
     Model("work-on-a-cluster", WorkQueue.capabilities, lambda servers: _work_queue(servers.cluster)),
     Model("work-in-memory", WorkQueue.capabilities, lambda servers: _work_queue(servers.memory)),
     Model("rsmq", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.single, "rsmq")),
     Model("rsmq-cluster", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.cluster, "{rsmq}")),
+    Model("gq", GqQueue.capabilities, lambda servers: _gq_queue(servers.single)),
+    Model("gq-on-a-cluster", GqQueue.capabilities, lambda servers: _gq_queue(servers.cluster)),
 )

@@ -48,7 +48,6 @@ def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]
         (die_of_segfault, {}),
         (die_of_exit, {}),
         (die_of_memory, {}),
-        (hold_async, {}),
         (spoil, {}),
     ):
         name = function.__name__
@@ -67,15 +66,6 @@ def hold(ctx: Context, key: str, seconds: float) -> None:
     """Long work, with the interpreter free."""
     _note("E", ctx, key)
     time.sleep(seconds)
-    _note("F", ctx, key)
-
-
-async def hold_async(ctx: Context, key: str, seconds: float) -> None:
-    """Long work on the event loop."""
-    import asyncio  # noqa: PLC0415
-
-    _note("E", ctx, key)
-    await asyncio.sleep(seconds)
     _note("F", ctx, key)
 
 

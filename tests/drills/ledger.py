@@ -3,7 +3,7 @@
 One file per process, appended by single small writes; the kernel keeps what was written before a kill.
 
     T key                                  about to publish         P key message         published
-    U key                                  nobody knows (time-out)  R                     the server was killed
+    U key                                  nobody knows (time-out)  R                     the server is killed
     E key message attempt fence pid at_ms  a task began             F (the same words)    it reached its end
     K pid actor                            killed by the drill      S pid actor           stopped for a while
 
@@ -254,9 +254,9 @@ class Account:
 
     def summary(self) -> str:
         """One line: how often the drill really struck, and what came of it."""
-        kills = ", ".join(f"{actor} ×{count}" for actor, count in sorted(self.kills.items())) or "nobody"
+        kills = ", ".join(f"{actor} x{count}" for actor, count in sorted(self.kills.items())) or "nobody"
         if self.server_kills:
-            kills += f", server ×{self.server_kills}"
+            kills += f", server x{self.server_kills}"
         return (
             f"{len(self.published):,} published, {len(self.executions):,} runs; killed {kills}; "
             f"lost {len(self.lost)}, acked twice {len(self.acked_twice)}, "
@@ -285,7 +285,7 @@ class Account:
         ]
 
 
-CONSEQUENCES = ("the dispatcher ended", "drain", "hard time-out")
+CONSEQUENCES = ("the dispatcher ended", "drain", "hard time-out", "its pipe broke", "sent something")
 """Why the supervisor kills a worker that has done nothing wrong."""
 
 

@@ -1,4 +1,4 @@
-"""A node as a drill sees it: a process tree to start, look into, strike and stop, of which nothing is left."""
+"""A node as a drill sees it: a process tree to start, look into, strike and stop; nothing of it is left."""
 
 from __future__ import annotations
 
@@ -86,7 +86,12 @@ class DrillNode:
 
     def wait_complete(self) -> None:
         """Everybody is there and said so."""
-        wait_until(lambda: self.snapshot().get("complete"), "the node is complete", DEADLINE_S)
+
+        def is_complete() -> bool:
+            assert self.process.poll() is None, self.log_path.read_text()[-3_000:]
+            return bool(self.snapshot().get("complete"))
+
+        wait_until(is_complete, "the node is complete", DEADLINE_S)
 
     def wait_exit(self, deadline_s: float = DEADLINE_S) -> int:
         """Its exit code."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import StoreRefused, StoreUnavailable
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_steps import QueueCounts
 from mqworker.settings import Settings
@@ -68,7 +68,7 @@ class Scene:
             self.ledger.note_all(("T", key) for key in keys)
             try:
                 jobs = self._tasks[task].enqueue_many([(key, *arguments) for key in keys])
-            except StoreUnavailable:
+            except (StoreUnavailable, StoreRefused):
                 self.ledger.note_all(("U", key) for key in keys)
                 continue
             self.ledger.note_all(("P", key, job.id) for key, job in zip(keys, jobs, strict=True))
@@ -117,7 +117,7 @@ class Scene:
     def wait_drained(self, deadline_s: float = DRAIN_DEADLINE_S, queues: Iterable[str] = (QUEUE,)) -> None:
         """Nothing waits and nobody holds anything, in two looks in a row."""
         for queue in queues:
-            wait_until(lambda queue=queue: self._is_empty(queue), self._what_is_left(queue), deadline_s)
+            wait_until(lambda queue=queue: self._is_empty(queue), f"queue {queue} is drained", deadline_s)
 
     def _is_empty(self, queue: str) -> bool:
         try:
@@ -126,9 +126,6 @@ class Scene:
             return False
         time.sleep(0.02)
         return all(each.waiting + each.leased == 0 for each in looks)
-
-    def _what_is_left(self, queue: str) -> str:
-        return f"queue {queue} is drained"
 
     def account(self, queues: Iterable[str] = (QUEUE,)) -> Account:
         """The numbers so far."""

@@ -115,6 +115,7 @@ class WorkQueueStates(RuleBasedStateMachine):
 
     @rule(count=COUNT, consumer=HOLDERS, is_repeated=IS_REPEATED)
     def claim(self, count: int, consumer: str, *, is_repeated: bool) -> None:
+        newest_before = self.model.fence
         expected = self.model.claim(count, consumer)
         is_repeated = is_repeated and bool(expected)  # an empty claim is not remembered: nobody gains by it
 
@@ -122,9 +123,16 @@ class WorkQueueStates(RuleBasedStateMachine):
             self.queue.calls.claim(count, consumer or None, AN_HOUR_MS), is_repeated=is_repeated
         )
 
+        # Fences follow the server's clock; the model only knows that each is greater than all before it.
+        fences = sorted(_by_fence(deliveries))
+        assert len(fences) == len(expected)
+        assert all(fence > newest_before for fence in fences)
+        self.model.fence = max(fences, default=newest_before)
         # Urgent messages that were given back share one place: among them any order is right.
-        assert _by_fence(deliveries).keys() == expected.keys()
-        self.model.held[consumer].update(_as_delivered(expected, deliveries))
+        given = dict(zip(fences, expected.values(), strict=True))
+        for known_as in expected:
+            del self.model.held[consumer][known_as]
+        self.model.held[consumer].update(_as_delivered(given, deliveries))
 
     @rule(count=COUNT, is_repeated=IS_REPEATED)
     def pop(self, count: int, *, is_repeated: bool) -> None:

@@ -17,9 +17,11 @@ import pytest
 import redis
 
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
+from mqworker.settings import Settings
 from mqworker.store.embedded_probe import Mood, ping
 from mqworker.store.embedded_server import EmbeddedServer, ensure_server, find_server, stop_server
 from mqworker.store.embedded_state import LONGEST_SOCKET_PATH_BYTES, ServerPlace
+from mqworker.tasks.app import App
 from tests.support.deadline import wait_until
 
 DEADLINE_S = 20.0
@@ -423,3 +425,16 @@ def _hear(process: subprocess.Popen[str]) -> str:
 def _finish(process: subprocess.Popen[str]) -> int:
     process.communicate(timeout=DEADLINE_S)
     return process.returncode
+
+
+def test_a_producer_starts_the_server_again_that_a_node_stopped(tmp_path: Path) -> None:
+    app = App(settings=Settings(data_dir=tmp_path))
+    queue = app.work_queue("mail")
+    queue.push("before")
+    stop_server(tmp_path)
+
+    queue.push("after")
+
+    assert [element for _, element in queue.inspect(0, 10)] == [b"before", b"after"]
+    app.close()
+    stop_server(tmp_path)

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from mqworker import App, AsyncTask, Context, Job, Rate, Retry, task
+from mqworker import App, AsyncTask, Context, Job, Rate, Retry, WorkflowJob, chain, chord, group, task
 
 app = App("shop")
 
@@ -65,3 +65,24 @@ async def use() -> None:
     assert_type(app.producer().enqueue(send, "a", "b"), Job[int])
     some_task: AsyncTask[..., bytes] = fetch
     some_task.enqueue("anything")
+    assert_type(chain(fetch.s("u"), send.s("b")).enqueue(), WorkflowJob[int])
+    assert_type((fetch.s("u") | send.s() | with_context.si(3)).enqueue().result(), float)
+    assert_type(group(send.s("a"), send.s("b")).enqueue().result(), list[int])
+    assert_type(group(send.s(each) for each in "abc").enqueue(), WorkflowJob[list[int]])
+    assert_type(chord([send.s("a"), fetch.s("a") | send.s()], loose.s({})).enqueue(), WorkflowJob[None])
+    assert_type(await (await chain(send.s("a")).aenqueue()).aresult(), int)
+
+
+@app.schedule("*/5 * * * *", timezone="Europe/Berlin")
+def tick() -> int:
+    return 1
+
+
+@app.schedule(every=5, kwargs={"number": 3})
+@app.task
+async def atick(ctx: Context, number: int) -> float:
+    return ctx.attempt / number
+
+
+assert_type(tick.enqueue(), Job[int])
+assert_type(atick.enqueue(3), Job[float])

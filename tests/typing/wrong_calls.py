@@ -41,3 +41,8 @@ def use(ctx: Context) -> None:
     app.task(delivery="exactly_once")  # wrong
     Retry(times=3)  # wrong
     Rate(100)  # wrong
+    send.s(1, 2, 3)  # wrong
+    send.si()  # wrong
+    send.s("a") | 3  # wrong
+    app.schedule(5)  # wrong
+    app.schedule(every=5, catch_up="some")  # wrong

@@ -7,7 +7,10 @@ from typing import Any, cast
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher import EVIDENCE_WAIT_MS, NUDGE_AFTER_MS, Dispatcher
+from mqworker.actors.dispatcher import NUDGE_AFTER_MS, Dispatcher
+from mqworker.actors.dispatcher_crew import Idle
+from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS
+from mqworker.actors.dispatcher_stock import STOCK_EVERY_MS
 from mqworker.actors.mail import (
     DeliveriesFinished,
     DeliveriesReturned,
@@ -22,7 +25,7 @@ from mqworker.actors.mail import (
     WorkerReady,
 )
 from mqworker.actors.run_slot import RunSlots
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import StoreRefused, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.names import ConsumerName
 from mqworker.queues.work_calls import WorkQueueOptions
@@ -38,6 +41,9 @@ class ScriptedStore:
         self.settled: list[tuple[Any, ...]] = []
         self.attempts: list[Sequence[Call[Any]]] = []
         self.is_away = False
+        self.trouble: Exception | None = None
+        self.held: dict[int, bytes] = {}
+        """What the server thinks the dispatcher holds, when it looks."""
         self.connection = self
         self._fence = 0
 
@@ -50,6 +56,14 @@ class ScriptedStore:
     def fileno(self) -> int:
         return -1
 
+    def read(self, commands: Sequence[Sequence[Any]], _key: str) -> list[Any]:
+        name, _, *fences = commands[0]
+        return [
+            [str(fence).encode() for fence in self.held]
+            if name == "HKEYS"
+            else [self.held.get(fence) for fence in fences]
+        ]
+
     def begin(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
         return list(calls)
 
@@ -57,6 +71,8 @@ class ScriptedStore:
         self.attempts.append(calls)
         if self.is_away:
             raise StoreUnavailable("away")
+        if self.trouble is not None:
+            raise self.trouble
         return [self._answer(call) for call in calls]
 
     def _answer(self, call: Call[Any]) -> RawReply:
@@ -215,6 +231,82 @@ def test_a_worker_that_comes_back_before_the_cause_is_known_does_not_hide_what_w
 
     assert settled_early == []
     assert len(stage.store.settled) == 1
+
+
+def test_a_worker_whose_pipe_broke_is_killed_before_its_work_is_given_away(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(0)]
+    stage.turn()
+    stage.mail(PeerLost("worker:0"))
+
+    posts = stage.turn(passed_ms=EVIDENCE_WAIT_MS)
+    settled_early = list(stage.store.settled)
+    stage.mail(WorkerExited("worker:0", "its pipe broke (SIGKILL)", 0))
+    stage.turn()
+
+    assert posts == [Post(SUPERVISOR, KillWorker("worker:0", "its pipe broke"))]
+    assert settled_early == []
+    assert len(stage.store.settled) == 1
+
+
+def test_what_the_server_thinks_we_hold_and_nobody_knows_of_is_released(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(0)]
+    stage.turn()
+    stage.store.held = {1: a_record(0), 700: a_record(7)}
+
+    stage.turn(passed_ms=STOCK_EVERY_MS)
+    stage.turn()
+
+    assert len(stage.store.settled) == 1
+    assert 700 in stage.store.settled[0]
+
+
+def test_a_server_that_refuses_is_asked_again_later(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(1)]
+    stage.store.trouble = StoreRefused("demands a password")
+    stage.turn()
+    is_up = stage.dispatcher.facts()["is_store_up"]
+
+    stage.store.trouble = None
+    posts = stage.turn(passed_ms=1_000)
+
+    assert is_up is False
+    assert [post.to for post in posts] == ["worker:0"]
+
+
+def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage) -> None:
+    stage.hire("worker:0")
+    queue = stage.dispatcher._queue_by_name["default"]
+    queue.add_settlement([1])
+
+    exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle())
+    assert exchange is not None
+    claimed = queue.complete([0])
+
+    assert claimed == []
+
+
+def test_what_may_run_once_is_acknowledged_when_somebody_is_free_and_not_before(stage: Stage) -> None:
+    stage.hire("worker:0", task={"once": True})
+    stage.store.line = [a_record(0)]
+    stage.turn()
+    first = stage.turn()[0]
+    stage.finish("worker:0", first)
+    stage.store.settled.clear()
+    stage.store.line = [a_record(number) for number in range(1, 6)]
+
+    stage.turn()
+    handed = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
+    acked_before_drain = len(stage.store.settled)
+    stage.mail(Drain(1_000))
+    stage.turn()
+    stage.turn()
+
+    assert [len(cast(RunDeliveries, post.mail).fences) for post in handed] == [1]
+    assert acked_before_drain == 2  # the first one's report, and the ack of the one that was handed out
+    assert len(stage.store.settled) == 2 + 4  # the others were released
 
 
 def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:

@@ -29,7 +29,7 @@ local earlier = earlier_reply(lane, number)
 if earlier then
   local first, last = string.match(earlier, '^(%d+) (%d+)$')
   local fences = {}
-  for fence = tonumber(first), tonumber(last) do fences[#fences + 1] = fence end
+  for fence = tonumber(first), tonumber(last) do fences[#fences + 1] = digits(fence) end
   return { tonumber(first), #fences > 0 and redis.call('HMGET', held, unpack(fences)) or {} }
 end
 
@@ -47,7 +47,13 @@ end
 local records, stopped_early = take(count, kept, window_ms)
 if #records == 0 then return { stopped_early and -1 or 0, {} } end
 
-local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
+-- Not only counted but no less than the time: a server that goes back in time, after a failover or a kill with
+-- writes not yet on disk, must not give out again what somebody still holds for another message.
+local first = math.max(tonumber(redis.call('HGET', meta, 'fence') or 0) + 1, now_ms * 1000)
+-- Passed as numbers, for speed; some servers would write one with so many zeros as 1.7948018e+15.
+local round = math.floor((first + #records - 1) / 1e8) * 1e8
+if round >= first then first = round + 1 end
+redis.call('HSET', meta, 'fence', digits(first + #records - 1))
 local holding = {}
 for i, record in ipairs(records) do
   holding[2 * i - 1] = first + i - 1
@@ -58,7 +64,7 @@ if consumer == '' then
   local ends_at_ms, ends = digits(now_ms + lease_ms), {}
   for i = 1, #records do
     ends[2 * i - 1] = ends_at_ms
-    ends[2 * i] = first + i - 1
+    ends[2 * i] = holding[2 * i - 1]
   end
   redis.call('ZADD', leases, unpack(ends))
 end

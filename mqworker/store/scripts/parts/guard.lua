@@ -35,7 +35,7 @@ end
 
 -- A member keeps its guard: what follows from its end may be done twice until clear_outbox.lua says it was done.
 local function leave_in_outbox(id, outcome)
-  if redis.call('HLEN', outbox) == 0 then redis.call('SPUBLISH', meta, 'outbox') end
+  if redis.call('HLEN', outbox) == 0 then redis.call('SPUBLISH', delayed, 'outbox') end
   redis.call('HSET', outbox, id, outcome)
 end
 

@@ -1,8 +1,10 @@
 -- place: puts records where they wait, and wakes a dispatcher when there was nothing to claim before.
 -- Needs: keys, clock, record.
 
+-- Channels are named like keys: same slot, same ACL pattern. The dispatcher listens to `meta`, the broker to
+-- `delayed`: each is woken for its own business only.
 local function wake(what)
-  redis.call('SPUBLISH', meta, what) -- the channel is named like the key: same slot, same ACL pattern
+  redis.call('SPUBLISH', what == 'delayed' and delayed or meta, what)
 end
 
 local function is_idle()

@@ -1,0 +1,57 @@
+"""Taking stock: what the server thinks a dispatcher holds, compared with what it knows of.
+
+A server that goes back in time (a failover, a kill before its last writes were on disk) forgets settlements.
+What it then counts among our leases nobody would ever touch again, for our heartbeat goes on: it strayed, and
+is released. Between two exchanges the two sides are equal, so that comparing them needs no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mqworker.actors.dispatcher_crew import Hand
+from mqworker.actors.dispatcher_queue import DispatchedQueue
+from mqworker.actors.dispatcher_verdicts import verdict_on_lost_flight
+from mqworker.log import Logger
+from mqworker.store.store import Store
+
+STOCK_EVERY_MS = 5_000
+
+
+class StockTaking:
+    """Looks every few seconds, and at once after an outage."""
+
+    def __init__(self, store: Store, log: Logger) -> None:
+        self._store = store
+        self._log = log
+        self._due_at_ms: dict[str, int] = {}
+
+    def hurry(self, queue: DispatchedQueue, now_ms: int) -> None:
+        """The server was away: it may not be the same one."""
+        self._due_at_ms[queue.name] = now_ms
+
+    def is_due(self, queue: DispatchedQueue, now_ms: int) -> bool:
+        """Whether it is time, and nothing is under way that one side knows of and the other does not."""
+        due_at_ms = self._due_at_ms.setdefault(queue.name, now_ms + STOCK_EVERY_MS)
+        return now_ms >= due_at_ms and not queue.has_unsettled and not queue.resume_at_ms
+
+    def take(self, queue: DispatchedQueue, known: set[int], hands: Iterable[Hand], now_ms: int) -> None:
+        """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
+        for hand in hands:
+            known |= {fence for fence, flight in hand.flights.items() if flight.queue == queue.name}
+        self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
+        # Any: the replies of HKEYS and HMGET.
+        fences: Any = self._store.read([("HKEYS", queue.held_key)], queue.keys.meta)[0]
+        strays = [int(fence) for fence in fences if int(fence) not in known]
+        if not strays:
+            return
+        records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
+        self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
+        queue.settle(
+            [
+                verdict_on_lost_flight(fence, record, {}, "", was_running=False)
+                for fence, record in zip(strays, records, strict=True)
+                if record is not None
+            ]
+        )

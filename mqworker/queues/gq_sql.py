@@ -1,0 +1,226 @@
+"""gq on a SQL database, through SQLAlchemy Core: SQLite, PostgreSQL, MySQL and MariaDB.
+
+Every statement of the protocol is one transaction, on the database's clock. A claim is an UPDATE that repeats
+its condition and a second look at what it changed, so that it is right on every database; where rows can be
+locked, those that somebody else is taking are passed over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+
+from mqworker.errors import InvalidArgument
+from mqworker.model.gq import (
+    GqClaim,
+    GqConsumerRecord,
+    GqLiveness,
+    GqMessage,
+    GqRecord,
+    GqResult,
+    GqStatus,
+    GqTerms,
+    GqView,
+    view_of,
+)
+from mqworker.model.instant import After, At
+from mqworker.queues.gq_sql_engine import (
+    database_now,
+    failures_as_ours,
+    open_engine,
+    read_now_ms,
+    transaction,
+)
+from mqworker.queues.gq_sql_messages import GqSqlMessages
+from mqworker.queues.gq_sql_tables import GqTables
+from mqworker.queues.gq_store import GqNotRegistered, GqOutgoing
+
+
+class GqSql:
+    """The statements of gq on one queue in a SQL database. Safe between threads."""
+
+    def __init__(self, name: str, database: str | Engine) -> None:
+        self._is_own = isinstance(database, str)
+        self._tables = GqTables.of(name)
+        self._engine = open_engine(database) if isinstance(database, str) else database
+        self._now = database_now(self._engine)
+        self._messages = GqSqlMessages(self._tables.messages)
+        try:
+            with failures_as_ours():
+                self._tables.ensure(self._engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def prepare_push(self, messages: Sequence[GqOutgoing]) -> Callable[[], list[int]]:
+        """A push with a token: tried again, it looks first whether the token is there."""
+        token = secrets.token_urlsafe(12)
+        tries = 0
+
+        def push() -> list[int]:
+            nonlocal tries
+            tries += 1
+            with transaction(self._engine) as connection:
+                before = self._pushed(connection, token) if tries > 1 else []
+                return before or self._insert(connection, messages, token)
+
+        return push
+
+    def push_within(self, connection: object, messages: Sequence[GqOutgoing]) -> list[int]:
+        """Push in the caller's transaction, whose commit makes the messages visible."""
+        if not isinstance(connection, Connection):
+            raise InvalidArgument(f"connection is {connection!r}; accepted is a SQLAlchemy Connection")
+        with failures_as_ours():
+            return self._insert(connection, messages, secrets.token_urlsafe(12))
+
+    def register(self, consumer: str) -> None:
+        """Put a consumer at the end of the order of birth; a repeated call changes nothing."""
+        table = self._tables.consumers
+        with transaction(self._engine) as connection:
+            known = select(table.c.uuid).where(table.c.uuid == consumer)
+            if connection.execute(known).first() is None:
+                connection.execute(insert(table).values(uuid=consumer, last_beat_at_ms=self._now))
+
+    def beat(self, consumer: str, liveness: GqLiveness) -> bool:
+        """A sign of life; False when the consumer was given up before."""
+        with transaction(self._engine) as connection:
+            return self._beat(connection, consumer, liveness, read_now_ms(connection, self._now))
+
+    def prune(self, liveness: GqLiveness, terms: GqTerms) -> list[str]:
+        """Delete dead consumers, fail what expired, drop what was kept long enough; who was deleted."""
+        table = self._tables.consumers
+        with transaction(self._engine) as connection:
+            now_ms = read_now_ms(connection, self._now)
+            is_dead = table.c.last_beat_at_ms <= now_ms - liveness.dead_after_ms
+            # Locked: two that prune at once must not both reclaim, nor delete one that beats meanwhile.
+            dead = list(connection.execute(select(table.c.uuid).where(is_dead).with_for_update()).scalars())
+            if dead:
+                connection.execute(delete(table).where(table.c.uuid.in_(dead)))
+            if dead and terms.reclaim_dead:
+                self._messages.reclaim_from(connection, dead, terms, now_ms)
+            if terms.is_at_most_once:
+                self._messages.fail_expired(connection, terms, now_ms)
+            self._messages.purge(connection, terms.retention, now_ms)
+            return dead
+
+    def leave(self, consumer: str) -> None:
+        """Delete a consumer's record."""
+        table = self._tables.consumers
+        with transaction(self._engine) as connection:
+            connection.execute(delete(table).where(table.c.uuid == consumer))
+
+    def view(self, consumer: str, liveness: GqLiveness) -> GqView:
+        """The consumer's place among the active."""
+        with transaction(self._engine) as connection:
+            return self._view(connection, consumer, liveness, read_now_ms(connection, self._now))
+
+    def pop(self, claim: GqClaim, count: int, liveness: GqLiveness, terms: GqTerms) -> list[GqMessage]:
+        """Confirm life, select and claim, in one transaction."""
+        with transaction(self._engine) as connection:
+            before = self._messages.taken_by(connection, claim) if claim.is_repeated else []
+            if before:
+                return before
+            now_ms = read_now_ms(connection, self._now)
+            if not self._beat(connection, claim.consumer, liveness, now_ms):
+                raise _not_registered(claim.consumer)
+            view = self._view(connection, claim.consumer, liveness, now_ms)
+            if terms.is_at_most_once:
+                self._messages.fail_expired(connection, terms, now_ms)
+            ids = self._messages.select_own(connection, view, count, terms, now_ms)
+            if not ids and terms.steal_after_ms is not None:
+                ids = self._messages.select_waiting(connection, count, terms, now_ms)
+            return self._messages.take(connection, claim, ids, terms, now_ms)
+
+    def select(self, view: GqView, count: int, terms: GqTerms) -> list[int]:
+        """Ids that a consumer with this view would claim."""
+        with transaction(self._engine) as connection:
+            now_ms = read_now_ms(connection, self._now)
+            return self._messages.select_own(connection, view, count, terms, now_ms)
+
+    def claim(
+        self, claim: GqClaim, ids: Sequence[int], liveness: GqLiveness, terms: GqTerms
+    ) -> list[GqMessage]:
+        """Take those that nobody took meanwhile."""
+        with transaction(self._engine) as connection:
+            now_ms = read_now_ms(connection, self._now)
+            self._view(connection, claim.consumer, liveness, now_ms)
+            return self._messages.take(connection, claim, ids, terms, now_ms)
+
+    def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
+        """Write results; the ids of messages that were lost to somebody else."""
+        with transaction(self._engine) as connection:
+            now_ms = read_now_ms(connection, self._now)
+            return self._messages.settle(connection, results, terms, now_ms)
+
+    def find(self, message: int) -> GqRecord | None:
+        """A message as it is stored."""
+        with transaction(self._engine) as connection:
+            return self._messages.find(connection, message)
+
+    def counts(self) -> Mapping[GqStatus, int]:
+        """How many messages are stored in each status."""
+        table = self._tables.messages
+        with transaction(self._engine) as connection:
+            rows = connection.execute(select(table.c.status, func.count()).group_by(table.c.status)).all()
+        found = {GqStatus(status): int(number) for status, number in rows}
+        return {status: found.get(status, 0) for status in GqStatus}
+
+    def consumers(self) -> list[GqConsumerRecord]:
+        """All records of consumers, in the order of birth."""
+        with transaction(self._engine) as connection:
+            return self._consumers(connection)
+
+    def close(self) -> None:
+        """Close the connections, if the engine was opened here."""
+        if self._is_own:
+            self._engine.dispose()
+
+    def _insert(self, connection: Connection, messages: Sequence[GqOutgoing], token: str) -> list[int]:
+        table = self._tables.messages
+        statement = insert(table).values(
+            payload=bindparam("message_payload"),
+            created_at_ms=self._now,
+            queued_at_ms=self._now,
+            # One of the two is NULL, or both for no deadline.
+            deadline_at_ms=func.coalesce(bindparam("at_ms"), self._now + bindparam("after_ms")),
+            push_token=token,
+        )
+        rows = [_row(message) for message in messages]
+        if self._engine.dialect.insert_returning:
+            return sorted(connection.execute(statement.returning(table.c.id), rows).scalars())
+        connection.execute(statement, rows)
+        return self._pushed(connection, token)
+
+    def _pushed(self, connection: Connection, token: str) -> list[int]:
+        table = self._tables.messages
+        wanted = select(table.c.id).where(table.c.push_token == token).order_by(table.c.id)
+        return list(connection.execute(wanted).scalars())
+
+    def _beat(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> bool:
+        table = self._tables.consumers
+        is_alive = table.c.last_beat_at_ms > now_ms - liveness.dead_after_ms
+        mine = update(table).where(table.c.uuid == consumer, is_alive).values(last_beat_at_ms=now_ms)
+        return connection.execute(mine).rowcount == 1
+
+    def _view(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> GqView:
+        view = view_of(self._consumers(connection), consumer, liveness, now_ms)
+        if view is None:
+            raise _not_registered(consumer)
+        return view
+
+    def _consumers(self, connection: Connection) -> list[GqConsumerRecord]:
+        table = self._tables.consumers
+        wanted = select(table.c.uuid, table.c.last_beat_at_ms).order_by(table.c.birth)
+        return [GqConsumerRecord(uuid, beat) for uuid, beat in connection.execute(wanted)]
+
+
+def _not_registered(consumer: str) -> GqNotRegistered:
+    return GqNotRegistered(f"consumer {consumer} was given up after too long a silence")
+
+
+def _row(message: GqOutgoing) -> dict[str, bytes | int | None]:
+    at_ms = message.deadline.epoch_ms if isinstance(message.deadline, At) else None
+    after_ms = message.deadline.ms if isinstance(message.deadline, After) else None
+    return {"message_payload": message.payload, "at_ms": at_ms, "after_ms": after_ms}
