@@ -99,8 +99,8 @@ class DispatchedQueue:
             if to_ack:
                 acks = [Ack(decode_record(record, fence)) for fence, record in to_ack]
                 calls = [self.calls.settle(acks, self._consumer), *calls]
-            # Below 0 when queues before this one were given more than there was room for: what is acknowledged
-            # only now had its room before.
+            # Below 0 when queues before this one were given more than there was room for: what is acked only
+            # now had its room before.
             self._asked_for = max(0, min(wanted, LARGEST_CLAIM))
             if self._asked_for > 0:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other

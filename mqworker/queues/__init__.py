@@ -1,5 +1,6 @@
 """The queue models, public as libraries: all the verbs of their documents, and ours."""
 
+from mqworker.queues.gq import GqClient
 from mqworker.queues.queue_model import Capability, QueueModel
 from mqworker.queues.rsmq import Rsmq
 from mqworker.queues.rsmq_async import AsyncRsmq
@@ -21,6 +22,7 @@ __all__ = [
     "AsyncTopics",
     "AsyncWorkQueue",
     "Capability",
+    "GqClient",
     "PendingElement",
     "QueueCounts",
     "QueueModel",
