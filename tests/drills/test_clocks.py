@@ -78,7 +78,7 @@ def test_d14_nodes_whose_clocks_differ_by_two_hours_share_the_work(
     ]
     for node in nodes:
         node.wait_complete()
-    scene.publish("hold", 4, 3.0)
+    scene.publish("hold", 4, 2.5)
     scene.publish("work", count)
     scene.publish("fail_once", 50)
     time.sleep(0.2)

@@ -20,7 +20,7 @@ SLACK_S = 4.0
 def test_d8_short_tasks_are_finished_and_the_rest_waits_in_line(
     scene: Scene, sized: Sized, report: Report
 ) -> None:
-    rounds = sized(2, 5)
+    rounds = sized(1, 5)
     longest_s = 0.0
     for _ in range(rounds):
         node = scene.add_node(settings={"drain_s": DRAIN_S})

@@ -19,7 +19,7 @@ DEADLINE_S = 60.0
 def test_d9_a_worker_that_writes_garbage_is_replaced(
     scene: Scene, sized: Sized, report: Report, pipe: str
 ) -> None:
-    rounds = sized(2, 10)
+    rounds = sized(1, 6)
     node = scene.add_node()
     node.wait_complete()
     for number in range(rounds):
