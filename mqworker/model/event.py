@@ -2,7 +2,7 @@
 
 A block is newline JSON, one event a line, without what the entry around it says already (the queue by the
 name of the stream, the time by the id of the entry). Above a few hundred bytes it is compressed: zlib level 1
-takes a quarter of the memory for a microsecond per event.
+takes about a quarter of the memory.
 """
 
 import json

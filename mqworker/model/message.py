@@ -42,7 +42,7 @@ class Message:
     """The limits it waits for, as admit.lua reads them; see `gate_name` in model/gate.py."""
 
     def __post_init__(self) -> None:
-        # Ids that we made are letters and digits: seen in a tenth of the time that the full rule takes.
+        # Ids that we made are letters and digits: seen without the pattern of the full rule.
         if type(self.id) is not str or not (
             self.id.isalnum() and self.id.isascii() and len(self.id) <= _SHORT
         ):
