@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format test-unit test-redis test-system drills bench run clean
+.PHONY: help setup demo test check format test-unit test-redis test-system drills bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -51,11 +51,19 @@ test-system: $(STAMP) ## only the tests that start and kill processes
 drills: $(STAMP) ## kill everything at full size and count: lost 0, acked twice 0; about five minutes
 	DRILL_SIZE=full $(BIN)/python -m pytest tests/drills
 
-bench: $(STAMP) ## measure beside raw redis-py, as ratios in one run
+bench: $(STAMP) ## measure mqworker on this machine, beside raw clients; some minutes
 	$(BIN)/python -m benchmarks
 
-run: $(STAMP) ## start the Procfile with Honcho: the embedded server, and a node with the demo's tasks
+bench-peers: $(STAMP) ## measure it beside Celery and eight others; 25 minutes, on a quiet machine; writes docs/benchmarks
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m benchmarks --peer all --json docs/benchmarks/results.json --pages docs/benchmarks $(BENCH)
+
+run: $(STAMP) ## start the Procfile with Honcho: the embedded server, a node with the demo's tasks, gateways, archiver
 	cd examples && PATH="$(abspath $(BIN)):$$PATH" honcho --procfile ../Procfile --app-root . start
+
+protocols: $(STAMP) ## make services/gomq/generated anew from its .proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=services/gomq --python_out=services/gomq/generated \
+		--pyi_out=services/gomq/generated services/gomq/gomq.proto
 
 clean: ## stop the embedded server; remove its data, the virtualenv and the caches
 	@test ! -x $(BIN)/mqworker || $(BIN)/mqworker redis --stop

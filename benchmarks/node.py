@@ -1,4 +1,4 @@
-"""A whole node as `mqworker run` starts it, with default settings: drain, latency, mix, start, memory."""
+"""A whole node as `mqworker run` starts it, with default settings: CPU by part, short beside long tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from benchmarks.table import heading, row
 from mqworker.settings import Settings
 
 DRAIN = 60_000
-LATENCY_CALLS = 500
 WORKERS = 2
 
 
@@ -87,10 +86,7 @@ def run(rounds: int) -> None:
         with private_server(aof=aof) as url:
             _drain(NodeBench(url), rounds, "AOF everysec, as embedded" if aof else "no persistence")
     with private_server(aof=False) as url:
-        bench = NodeBench(url)
-        _start_and_rest(bench)
-        _latency(bench)
-        _mixed(bench)
+        _mixed(NodeBench(url))
 
 
 def _drain(bench: NodeBench, rounds: int, server: str) -> None:
@@ -131,37 +127,6 @@ def _cpu_by_part(node: psutil.Process, raw: redis.Redis) -> dict[str, float]:
         "other actors": sum(seconds[: -WORKERS - 1]),
         "server": info["used_cpu_user"] + info["used_cpu_sys"],
     }
-
-
-def _start_and_rest(bench: NodeBench) -> None:
-    heading("Node: start and rest")
-    before = bench.done()
-    bench.fill(1_000)
-    began = time.perf_counter()
-    with bench.node() as node:
-        bench.wait_for(before + 1)
-        row("`mqworker run` to first task done", f"{time.perf_counter() - began:.2f} s")
-        bench.wait_for(before + 1_000)
-        processes = [node, *node.children(recursive=True)]
-        memory = sum(process.memory_full_info().pss for process in processes)
-        row(f"memory of the idle tree, {len(processes)} processes", f"{memory / 2**20:.0f} MiB PSS")
-        for process in processes:
-            process.cpu_percent()
-        time.sleep(3)
-        row("CPU of the idle tree", f"{sum(process.cpu_percent() for process in processes):.1f} %")
-
-
-def _latency(bench: NodeBench) -> None:
-    heading("Node: from enqueue to the first line of the task, 100 tasks per second")
-    with bench.node():
-        bench.tasks.stamp.enqueue(time.monotonic()).result(timeout=10)
-        jobs = []
-        for _ in range(LATENCY_CALLS):
-            jobs.append(bench.tasks.stamp.enqueue(time.monotonic()))
-            time.sleep(0.01)
-        waits = sorted(job.result(timeout=10) for job in jobs)
-    for percent in (50, 95, 99):
-        row(f"p{percent}", f"{waits[len(waits) * percent // 100]:.2f} ms")
 
 
 def _mixed(bench: NodeBench) -> None:

@@ -37,7 +37,14 @@ class StoreFull(MqworkerError):
 
 
 class StoreRefused(MqworkerError):
-    """Ask the operator: Redis refused the command (permission, foreign key type, unknown command)."""
+    """Ask the operator: Redis refused the command (permission, foreign key type, unknown command).
+
+    `code` is the first word of the server's reply, such as WRONGTYPE, or empty when it was no reply.
+    """
+
+    def __init__(self, text: str, *, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class QueueFull(MqworkerError):
@@ -46,6 +53,10 @@ class QueueFull(MqworkerError):
 
 class UnknownQueue(MqworkerError):
     """Mend the name or push first: no queue of this name was ever used."""
+
+
+class NotSupported(MqworkerError):
+    """Use a queue of another model: the one that was asked has no place for this. Nothing was written."""
 
 
 class LeaseLost(MqworkerError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mqworker.model.gateway_options import ACCEPTED_PLACE, DEFAULT_PORT_BY_GATEWAY, parse_place
 from mqworker.redaction import masked_text, masked_url
 
 REDIS_SCHEMES = (
@@ -32,6 +33,8 @@ class Rule:
 
     accepts: str
     parse: Callable[[object], object]
+    is_secret: bool = False
+    """Whether a value must not be shown, not even a wrong one."""
 
 
 def shown(raw: object) -> str:
@@ -94,6 +97,18 @@ def name(longest: int) -> Rule:
     return Rule(f"1 to {longest} of A-Z a-z 0-9 _ . - and a letter or digit first", parse)
 
 
+def key_prefix(longest: int) -> Rule:
+    """What the keys of a foreign layout begin with; empty for its own names."""
+    pattern = re.compile(rf"[A-Za-z0-9_.:-]{{0,{longest}}}")
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not pattern.fullmatch(raw):
+            raise ValueError
+        return raw
+
+    return Rule(f"up to {longest} of A-Z a-z 0-9 _ . : -", parse)
+
+
 def names(longest: int) -> Rule:
     """Several names: comma separated text, or a list; repeated ones count once."""
     each = name(longest)
@@ -116,6 +131,66 @@ def path() -> Rule:
         return Path(raw)
 
     return Rule("a path of a directory", parse)
+
+
+def file() -> Rule:
+    """A path of a file; whoever reads it says what is wrong with it."""
+    return Rule("a path of a file", path().parse)
+
+
+def secret(longest: int) -> Rule:
+    """A word that proves who somebody is."""
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not re.fullmatch(rf"[!-~]{{1,{longest}}}", raw):
+            raise ValueError
+        return raw
+
+    return Rule(f"1 to {longest:,} printable ASCII characters without spaces", parse, is_secret=True)
+
+
+def gateways() -> Rule:
+    """Gateways to start, each with its place if it is not the usual one."""
+    known = "|".join(DEFAULT_PORT_BY_GATEWAY)
+    pattern = re.compile(rf"({known})(?:=(.+))?")
+
+    def parse(raw: object) -> tuple[str, ...]:
+        found = [pattern.fullmatch(part) for part in _texts(raw)]
+        for each in found:
+            if each is None:
+                raise ValueError
+            if each[2] is not None:
+                parse_place(each[2])
+        chosen = [each[1] for each in found if each is not None]
+        if len(set(chosen)) != len(chosen):
+            raise ValueError
+        return tuple(each[0] for each in found if each is not None)
+
+    return Rule(
+        f"names separated by commas, or a list of them; each once, and one of "
+        f"{', '.join(DEFAULT_PORT_BY_GATEWAY)}, or name=place where place is {ACCEPTED_PLACE}",
+        parse,
+    )
+
+
+def gateway_options() -> Rule:
+    """Options that only one gateway knows."""
+    pattern = re.compile(rf"(?:{'|'.join(DEFAULT_PORT_BY_GATEWAY)})\.[a-z][a-z0-9_-]*=.*")
+
+    def parse(raw: object) -> tuple[str, ...]:
+        parts = _texts(raw)
+        if not all(pattern.fullmatch(part) for part in parts):
+            raise ValueError
+        return tuple(parts)
+
+    return Rule("name.key=value, such as skmq.conf=skmq.ini, separated by commas, or a list of them", parse)
+
+
+def _texts(raw: object) -> list[str]:
+    parts = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
+    if not (isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts)):
+        raise ValueError
+    return list(parts)
 
 
 def redis_url() -> Rule:

@@ -11,12 +11,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from mqworker import setting_rules as accept
 from mqworker.errors import ConfigurationError
 from mqworker.log import LogFormat, LogLevel
 from mqworker.redaction import masked_url
+
+Orphans = Literal["drop", "requeue"]
 
 HOUR_S = 3_600
 YEAR_S = 365 * 24 * HOUR_S
@@ -58,14 +60,36 @@ class Settings:
     max_message_bytes: Annotated[int, accept.whole(1, 1_048_576)] = 262_144
     max_crashes: Annotated[int, accept.whole(1, 35)] = 3
 
+    # Topics on the keys of the GOMQ document: what these keys begin with, when a silent peer is dropped, what
+    # becomes of what it had not read, when an unread main queue is dropped, and how long a backlog waits for
+    # more subscribers after its first. All nodes must say the same.
+    gomq_prefix: Annotated[str, accept.key_prefix(longest=64)] = ""
+    gomq_silent_s: Annotated[float, accept.seconds(0.1, HOUR_S)] = 30.0
+    gomq_orphans: Annotated[Orphans, accept.one_of("drop", "requeue")] = "drop"
+    gomq_queue_ttl_s: Annotated[float | None, accept.seconds(0.001, YEAR_S)] = None
+    gomq_dispatch_grace_s: Annotated[float, accept.seconds(0, HOUR_S)] = 1.0
+
+    # Gateways of this node, as name or name=place, and who may come in: at a place that other machines can
+    # reach, only with a token or TLS. A connection that is silent for gateway_idle_s is closed; 0: never.
+    # gateway_rate is commands a second on one connection; 0: any. gateway_options are name.key=value.
+    gateways: Annotated[tuple[str, ...], accept.gateways()] = ()
+    gateway_token: Annotated[str | None, accept.secret(longest=1024)] = None
+    gateway_tls_certificate: Annotated[Path | None, accept.file()] = None
+    gateway_tls_key: Annotated[Path | None, accept.file()] = None
+    gateway_max_connections: Annotated[int, accept.whole(1, 100_000)] = 1_000
+    gateway_idle_s: Annotated[float, accept.seconds(0, YEAR_S)] = 300.0
+    gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
+    gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
+
     # What is logged. "auto" is console on a terminal and json elsewhere.
     log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"
     log_format: Annotated[LogFormat, accept.one_of("auto", "json", "console")] = "auto"
 
     def __repr__(self) -> str:
-        """All settings, without the password of the URL: a repr ends up in logs and tracebacks."""
+        """All settings without the secrets among them: a repr ends up in logs and tracebacks."""
         shown_url = None if self.redis_url is None else masked_url(self.redis_url)
         values = {each.name: getattr(self, each.name) for each in fields(self)} | {"redis_url": shown_url}
+        values["gateway_token"] = None if self.gateway_token is None else "***"
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in values.items())})"
 
 
@@ -140,7 +164,8 @@ class _Reading:
             value = rule.parse(raw)
         except ValueError:
             self.refused.add(known)
-            self.problems.append(f"{title}: got {accept.shown(raw)}; accepted: {rule.accepts}")
+            given = "a value that is not shown" if rule.is_secret else accept.shown(raw)
+            self.problems.append(f"{title}: got {given}; accepted: {rule.accepts}")
             return
         self.values[known] = anchor / value if isinstance(value, Path) else value
         self.title_by_name[known] = title

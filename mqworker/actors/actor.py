@@ -22,6 +22,7 @@ from mqworker.model.clock import Clock
 
 SUPERVISOR = "supervisor"
 _LONGEST_WAIT_MS = 1_000
+_WRITE_TOO = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,11 @@ class Actor(Protocol):
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Answer one mail."""
 
-    def turn(self, now_ms: int) -> Sequence[Post]:
-        """Do what is due: after the mail at hand was handled, when time passed, when a watched thing woke."""
+    def turn(self, now_ms: int) -> Iterable[Post]:
+        """Do what is due: after the mail at hand was handled, when time passed, when a watched thing woke.
+
+        Each mail is sent before the next one is asked for.
+        """
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """How long the loop may sleep when no mail comes."""
@@ -71,6 +75,7 @@ class ActorLoop:
         self._log = log
         self._mailboxes: dict[str, Mailbox] = {SUPERVISOR: control}
         self._selector = selectors.DefaultSelector()
+        self._interests: dict[int, tuple[Watched, int]] = {}
         self._progress = 0
 
     def run(self) -> None:
@@ -85,21 +90,29 @@ class ActorLoop:
 
     def _wait_for_mail(self) -> list[tuple[str, Mailbox]]:
         wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
-        interests: dict[int, int] = {
-            watched.fileno(): selectors.EVENT_READ for watched in self._actor.watched()
+        interests: dict[int, tuple[Watched, int]] = {
+            watched.fileno(): (watched, selectors.EVENT_READ) for watched in self._actor.watched()
         }
         for mailbox in self._mailboxes.values():
-            interests[mailbox.fileno()] = selectors.EVENT_READ | (
-                selectors.EVENT_WRITE if mailbox.has_unsent else 0
+            interests[mailbox.fileno()] = (
+                mailbox,
+                _WRITE_TOO if mailbox.has_unsent else selectors.EVENT_READ,
             )
-        for key in list(self._selector.get_map().values()):
-            if interests.get(key.fd) != key.events:
-                self._selector.unregister(key.fd)
-        for descriptor, events in interests.items():
-            if descriptor not in self._selector.get_map():
-                self._selector.register(descriptor, events)
+        if interests != self._interests:
+            self._register(interests)
         ready = {key.fd for key, _ in self._selector.select(max(0, wait_ms) / 1000)}
         return [(peer, mailbox) for peer, mailbox in self._mailboxes.items() if mailbox.fileno() in ready]
+
+    def _register(self, interests: dict[int, tuple[Watched, int]]) -> None:
+        # Compared with the owner, not by number alone: a descriptor that was closed is forgotten by the
+        # kernel, and its number is given to the next one.
+        for descriptor, interest in self._interests.items():
+            if interests.get(descriptor) != interest:
+                self._selector.unregister(descriptor)
+        for descriptor, interest in interests.items():
+            if self._interests.get(descriptor) != interest:
+                self._selector.register(descriptor, interest[1])
+        self._interests = interests
 
     def _read(self, sender: str, mailbox: Mailbox) -> None:
         if self._mailboxes.get(sender) is not mailbox:
@@ -137,7 +150,7 @@ class ActorLoop:
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
 
-    def deliver(self, posts: Sequence[Post]) -> None:
+    def deliver(self, posts: Iterable[Post]) -> None:
         """Send mail now."""
         for post in posts:
             mailbox = self._mailboxes.get(post.to)
@@ -154,8 +167,6 @@ class ActorLoop:
         mailbox = self._mailboxes.pop(peer, None)
         if mailbox is None:
             return
-        if mailbox.fileno() in self._selector.get_map():
-            self._selector.unregister(mailbox.fileno())
         mailbox.close()
         if peer != SUPERVISOR:
             self._log.debug("peer_lost", peer=peer, reason=reason)

@@ -2,7 +2,7 @@
 
 Owns:     the time at which the next delayed message, or the next tick of a schedule, is due.
 Receives: Drain (supervisor).
-Sends:    nothing yet; gateways will hand it what they take in.
+Sends:    nothing; what gateways take in is carried out by the desk beside it.
 Never:    claims, settles or runs anything. It also refuses, at its start, a server that would lose messages.
 """
 
@@ -13,14 +13,18 @@ from functools import partial
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
+from mqworker.actors.broker_topics import TopicFanOut
 from mqworker.actors.caretaker import Rounds
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.gateway_serving import run_broker
 from mqworker.actors.mail import Drain, Mail
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.wake_ups import WakeUps
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.actors.wiring import logger_of, open_store, queue_options, topic_options
 from mqworker.log import Logger
+from mqworker.queues.topic import Topics
+from mqworker.queues.topic_arguments import TopicOptions
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.server_check import check_server
@@ -47,11 +51,13 @@ class Broker:
         outbox: OutboxDrain,
         schedules: ScheduleFiring,
         events: EventDelivery,
+        topics: TopicFanOut,
     ) -> None:
         self._store = store
         self._outbox = outbox
         self._schedules = schedules
         self._events = events
+        self._topics = topics
         self._roster = roster
         self._is_checked = False
         self._rounds = Rounds(ROUND_MS, log)
@@ -76,15 +82,20 @@ class Broker:
         self._rounds.hold(now_ms, steps)
         for due_in_ms in soonest:
             self._rounds.hurry(due_in_ms, now_ms)
+        self._topics.turn(now_ms)
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until something is due."""
-        return self._rounds.due_in_ms(now_ms)
+        return min(self._rounds.due_in_ms(now_ms), self._topics.due_in_ms(now_ms))
 
     def watched(self) -> Iterable[Watched]:
-        """The subscription to wake-ups."""
-        return self._wake_ups.watched()
+        """The subscriptions to wake-ups."""
+        return (*self._wake_ups.watched(), *self._topics.watched())
+
+    def note_subscription(self) -> None:
+        """Somebody listens to a topic now: what waits there is to be fanned out."""
+        self._topics.note_use()
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
@@ -93,6 +104,7 @@ class Broker:
             "expired": self._expired,
             "fired": self._schedules.fired,
             "queues": sum(1 for _ in self._roster),
+            "fanned_out": self._topics.moved,
         }
 
     def _check_server(self) -> None:
@@ -117,7 +129,14 @@ class Broker:
         return any(list(self._wake_ups.heard(queue.calls.keys.calls_for_broker for queue in self._roster)))
 
 
-def broker_of(store: Store, options: WorkQueueOptions, max_message_bytes: int, log: Logger) -> Broker:
+def broker_of(
+    store: Store,
+    options: WorkQueueOptions,
+    max_message_bytes: int,
+    log: Logger,
+    *,
+    topics: TopicOptions | None = None,
+) -> Broker:
     """A broker with everything it needs."""
     roster = QueueRoster(store, options)
     return Broker(
@@ -129,6 +148,7 @@ def broker_of(store: Store, options: WorkQueueOptions, max_message_bytes: int, l
         ),
         schedules=ScheduleFiring(store, options.namespace, roster.queue, log),
         events=EventDelivery(store, options.namespace, roster.queue, log),
+        topics=TopicFanOut(Topics(store, topics), log),
     )
 
 
@@ -136,6 +156,10 @@ def main(control: Mailbox, start: ChildStart) -> int:
     """The broker's process."""
     settings = start.settings
     broker = broker_of(
-        open_store(start), queue_options(settings), settings.max_message_bytes, logger_of(start)
+        open_store(start),
+        queue_options(settings),
+        settings.max_message_bytes,
+        logger_of(start),
+        topics=topic_options(settings),
     )
-    return run_actor(broker, control, start)
+    return run_broker(broker, control, start, on_subscribe=broker.note_subscription)

@@ -13,22 +13,25 @@ is claimed as they have room for, together. Then the claimed deliveries are hand
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.dispatcher_crew import Crew, Flight, Hand, Idle
-from mqworker.actors.dispatcher_estimates import BATCH_MS, RunTimes
+from mqworker.actors.dispatcher_care import NUDGE_AFTER_MS, WORKER, look_after, slot_of
+from mqworker.actors.dispatcher_crew import Crew, Hand, Idle
+from mqworker.actors.dispatcher_estimates import RunTimes
+from mqworker.actors.dispatcher_line import ModelLines, lines_of
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS, Losses
-from mqworker.actors.dispatcher_queue import LARGEST_CLAIM, DispatchedQueue, task_of
+from mqworker.actors.dispatcher_queue import LARGEST_CLAIM, Claimed, DispatchedQueue
+from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS, Shelf
 from mqworker.actors.dispatcher_stock import StockTaking
 from mqworker.actors.dispatcher_verdicts import (
-    verdict_on_lost_flight,
+    verdict_on_unbegun,
     verdicts_on_killed_by_drain,
     verdicts_on_lost_hand,
 )
+from mqworker.actors.gateway_serving import run_dispatcher
 from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesFinished,
@@ -41,7 +44,6 @@ from mqworker.actors.mail import (
     PeerLost,
     PermitsWanted,
     RetireWorker,
-    RunDeliveries,
     WorkerExited,
     WorkerLeaving,
     WorkerReady,
@@ -49,7 +51,7 @@ from mqworker.actors.mail import (
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import Running, RunSlots
 from mqworker.actors.wake_ups import WakeUps
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName, QueueName
@@ -58,14 +60,11 @@ from mqworker.store.store import Store
 
 POLL_MS = 1_000
 """A lost wake-up costs this much, never a message."""
-NUDGE_AFTER_MS = 20
-"""So long may a worker with several deliveries in its hands be silent before it is asked to return some."""
 OUTAGE_PAUSE_MS = 200
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 
 ASK_EVERY_MS = 50
 
-WORKER = "worker:"
 RATE_LIMITER = "rate_limiter"
 
 
@@ -82,11 +81,13 @@ class Dispatcher:
         slots: RunSlots,
         *,
         options: WorkQueueOptions,
+        lines: ModelLines,
         log: Logger,
     ) -> None:
         self._store = store
+        self._lines = lines
         self._queue_by_name: dict[str, DispatchedQueue] = {queue.name: queue for queue in queues}
-        self._has_fixed_queues = bool(queues)
+        self._fixed_queues = frozenset(self._queue_by_name)
         self._consumer = consumer
         self._slots = slots
         self._stock = StockTaking(store, log)
@@ -95,7 +96,7 @@ class Dispatcher:
         self._crew = Crew()
         self._lost = Losses()
         self._times = RunTimes()
-        self._unassigned: deque[tuple[DispatchedQueue, int, bytes]] = deque()
+        self._shelf = Shelf(self._crew, self._times)
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._ask_at_ms = 0
@@ -133,22 +134,29 @@ class Dispatcher:
 
     # Time
 
-    def turn(self, now_ms: int) -> Sequence[Post]:
-        """Settle, claim and hand out; look after workers that died, overran or sit on work."""
+    def turn(self, now_ms: int) -> Iterator[Post]:
+        """Settle, claim and hand out; then look after workers that died, overran or sit on work.
+
+        What is handed out is on its way before the rest is looked at: the loop sends each mail as it comes.
+        """
         self._hear_wake_ups()
-        asked = self._settle_for_the_lost(now_ms)
+        yield from self._settle_for_the_lost(now_ms)
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
             for queue in self._queues():
                 queue.may_have_messages = True
+        room = self._room()
+        self._lines.turn(self._shelf, room, self._idle(), self._queues(), now_ms)
         self._exchange_with_queues(now_ms)
+        yield from self._shelf.hand_out(now_ms)
+        cancelled, self._cancelled = self._cancelled, []
+        yield from cancelled
         self._take_stock(now_ms)
-        posts, self._cancelled = [*asked, *self._cancelled, *self._hand_out(now_ms)], []
-        posts += self._look_after_workers(now_ms)
-        posts += self._ask_for_permits(now_ms)
+        self._give_back_what_waits(now_ms)
+        yield from look_after(self._crew, self._slots, now_ms)
+        yield from self._ask_for_permits(room, now_ms)
         if self._drain_until_ms is not None:
-            posts += self._drain(now_ms)
-        return posts
+            yield from self._drain(now_ms)
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until the next poll, or sooner while workers have something in their hands."""
@@ -157,6 +165,11 @@ class Dispatcher:
         unsettled = [queue for queue in self._queues() if queue.has_unsettled or queue.has_ackable(idle)]
         if unsettled:
             return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
+        if (
+            any(queue.may_have_messages and not queue.resume_at_ms for queue in self._queues())
+            and self._room()
+        ):
+            return 0  # it claimed fewer than there is room for, to see whether they find a worker
         if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
         if any(queue.is_limited for queue in self._queues()):
@@ -164,8 +177,8 @@ class Dispatcher:
         return wait_ms
 
     def watched(self) -> Iterable[Watched]:
-        """The subscription to wake-ups."""
-        return self._wake_ups.watched()
+        """The subscription to wake-ups, and what the lines of other models ring with."""
+        return (*self._wake_ups.watched(), *self._lines.watched())
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
@@ -174,7 +187,8 @@ class Dispatcher:
             "lost": len(self._lost),
             "in_flight": sum(len(hand.flights) for hand in self._crew),
             "workers": {hand.name: len(hand.flights) for hand in self._crew},
-            "queues": sorted(self._queue_by_name),
+            "queues": sorted([*self._queue_by_name, *(line.name for line in self._lines)]),
+            "models": self._lines.facts(),
             "is_store_up": not any(queue.resume_at_ms for queue in self._queues()),
             "batch_size": self._times.batch_size(),
         }
@@ -192,7 +206,7 @@ class Dispatcher:
             if exchange is None:
                 continue
             try:
-                claimed = queue.complete(self._store.attempt(exchange))
+                claimed = queue.complete(self._store.attempt(exchange), now_ms)
             except STORE_TROUBLE as error:
                 self._suspend(queue, error, now_ms)
                 return  # one wait for an answer in a turn: in between, pings are answered
@@ -201,16 +215,16 @@ class Dispatcher:
                 queue.resume_at_ms = 0
                 self._stock.hurry(queue, now_ms)
             room -= len(claimed)
-            self._unassigned.extend((queue, fence, record) for fence, record in claimed)
+            self._shelf.put(queue, claimed)
 
     def _room(self) -> int:
         if self._drain_until_ms is not None:
             return 0
-        waiting = len(self._unassigned) + sum(len(queue.unacked) for queue in self._queues())
+        waiting = len(self._shelf) + sum(len(queue.unacked) for queue in self._queues())
         return max(0, self._crew.room(self._times.batch_size()) - waiting)
 
     def _idle(self) -> Idle:
-        return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._unassigned))
+        return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._shelf))
 
     def _suspend(self, queue: DispatchedQueue, error: MqworkerError, now_ms: int) -> None:
         if not queue.resume_at_ms:
@@ -221,67 +235,55 @@ class Dispatcher:
         for queue in self._queues():
             if not self._stock.is_due(queue, now_ms):
                 continue
-            known = {fence for each, fence, _ in self._unassigned if each is queue}
-            known |= {fence for fence, _ in queue.unacked}
+            known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
             try:
                 self._stock.take(queue, known, [*self._crew, *self._lost.hands()], now_ms)
             except STORE_TROUBLE as error:
                 self._suspend(queue, error, now_ms)
                 return
 
-    def _hand_out(self, now_ms: int) -> list[Post]:
-        batches: dict[tuple[str, str], RunDeliveries] = {}
-        waiting: deque[tuple[DispatchedQueue, int, bytes]] = deque()
-        hand: Hand | None = None
-        while self._unassigned:
-            queue, fence, record = self._unassigned.popleft()
-            task = task_of(record)
-            expected_ms = self._times.of(task)
-            is_async = queue.is_async(task)
-            is_alone = expected_ms is None or expected_ms > BATCH_MS or queue.is_delicate(record, task)
-            if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
-                hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
-            if hand is None:
-                waiting.append((queue, fence, record))
-                continue
-            if not hand.flights:
-                hand.last_report_ms = now_ms
-                hand.was_nudged = False
-            hand.take(
-                fence,
-                Flight(queue.name, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async),
-            )
-            batch = batches.get((hand.name, queue.name))
-            if batch is None:
-                batch = batches[hand.name, queue.name] = RunDeliveries(queue.name, [], [])
-            batch.fences.append(fence)
-            batch.records.append(record)
-            if is_alone or is_async:
-                hand = None
-        self._unassigned = waiting
-        return [Post(worker, batch) for (worker, _), batch in batches.items()]
+    def _give_back_what_waits(self, now_ms: int) -> None:
+        """Learn from what found no worker, and let other nodes have it when it waits too long."""
+        left = self._shelf.count_by_queue()
+        for queue in self._queues():
+            # One for each worker may wait for its ack: it begins when the worker is done with the one before.
+            queue.note_left_over(left[queue.name] + max(0, len(queue.unacked) - len(self._crew)))
+            self._release(queue, queue.take_overdue(now_ms - LONGEST_WAIT_MS))
+        for queue, overdue in self._shelf.take_overdue(now_ms).items():
+            if self._lines.get(queue.name) is None:
+                self._release(queue, overdue)
+            else:  # to give these back would count as an attempt
+                self._shelf.put_back(queue, *overdue)
+
+    def _release(self, queue: DispatchedQueue, deliveries: Sequence[Claimed]) -> None:
+        if deliveries:
+            queue.settle([verdict_on_unbegun(each.fence, each.record) for each in deliveries])
 
     def _finish(self, mail: DeliveriesFinished, hand: Hand, now_ms: int) -> None:
         for fence in mail.fences:
-            hand.drop(fence)
+            hand.drop(mail.queue, fence)
         hand.last_report_ms = now_ms
         hand.was_nudged = False
         self._times.note(mail.run_ms_by_task)
-        queue = self._queue_by_name[mail.queue]
+        queue = self._named(mail.queue)
         queue.charge(sum(total_ms for _, total_ms in mail.run_ms_by_task.values()))
         queue.add_settlement(mail.arguments)
         self._settled += len(mail.fences)
+        if queue.is_limited:
+            self._ask_at_ms = now_ms  # what waits in Redis for room hears of it at once
 
     def _take_back(self, hand: Hand, queue: str, fences: Sequence[int], now_ms: int) -> None:
         for fence in reversed(fences):
-            flight = hand.drop(fence)
+            flight = hand.drop(queue, fence)
             if flight is not None:
-                self._unassigned.appendleft((self._queue_by_name[queue], fence, flight.record))
+                self._shelf.put_back(self._named(queue), Claimed(fence, flight.record, now_ms))
         hand.last_report_ms = now_ms
 
-    def _ask_for_permits(self, now_ms: int) -> list[Post]:
-        """Say how much room there is for limited messages: they wait in Redis until then."""
-        room = self._room()
+    def _ask_for_permits(self, room: int, now_ms: int) -> list[Post]:
+        """Say how much room there is for limited messages: they wait in Redis until then.
+
+        It is the room there was before claiming: a long line of others must not keep them out for ever.
+        """
         if room == 0 or now_ms < self._ask_at_ms:
             return []
         self._ask_at_ms = now_ms + ASK_EVERY_MS
@@ -295,18 +297,20 @@ class Dispatcher:
         hand.tasks, hand.threads, hand.concurrency = mail.tasks, mail.threads, mail.concurrency
         hand.is_ready, hand.last_report_ms = True, now_ms
         for name, options in mail.queues.items():
-            queue = self._queue_by_name.get(name)
-            if queue is None and not self._has_fixed_queues:
-                queue = DispatchedQueue(QueueName(name), self._consumer, self._options)
-                self._queue_by_name[name] = queue
-            if queue is not None:
-                queue.learn(options.get("weight", 1), mail.tasks)
+            if self._fixed_queues and name not in self._fixed_queues:
+                continue
+            if "model" in options:
+                self._queue_by_name.pop(name, None)
+                self._lines.open(name, options["model"])
+            elif name not in self._queue_by_name:
+                self._queue_by_name[name] = DispatchedQueue(QueueName(name), self._consumer, self._options)
+            self._named(name).learn(options.get("weight", 1), mail.tasks)
 
     def _lose(self, worker: str, now_ms: int) -> None:
         # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
         hand = self._crew.leave(worker)
         if hand is not None:
-            self._lost.add(hand, self._slots.running(_index(worker)), now_ms)
+            self._lost.add(hand, self._slots.running(slot_of(worker)), now_ms)
 
     def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
         for lost in self._lost.take_dead(self._crew, now_ms):
@@ -321,26 +325,9 @@ class Dispatcher:
         else:
             verdicts = verdicts_on_lost_hand(hand, running, cause)
         for name, settlements in verdicts.items():
-            self._queue_by_name[name].settle(settlements)
+            self._named(name).settle_for_the_lost(settlements)
         if hand.flights:
             self._log.warning("worker_lost", worker=hand.name, cause=cause, deliveries=len(hand.flights))
-
-    def _look_after_workers(self, now_ms: int) -> list[Post]:
-        posts: list[Post] = []
-        for hand in self._crew:
-            if hand.is_leaving and hand.is_ready and not hand.flights:
-                hand.is_ready = False
-                posts.append(Post(hand.name, Drain(0)))
-            if not hand.flights:
-                continue
-            running = self._slots.running(_index(hand.name))
-            if running is not None and running.is_over(now_ms) and running.fence in hand.flights:
-                posts.append(Post(SUPERVISOR, KillWorker(hand.name, "hard time-out")))
-            sequential = len(hand.flights) - hand.asynchronous
-            if sequential > 1 and not hand.was_nudged and now_ms - hand.last_report_ms > NUDGE_AFTER_MS:
-                hand.was_nudged = True
-                posts.append(Post(SUPERVISOR, NudgeWorker(hand.name)))
-        return posts
 
     # Wake-ups
 
@@ -366,13 +353,12 @@ class Dispatcher:
 
     def _drain(self, now_ms: int) -> list[Post]:
         for queue in self._queues():
-            self._unassigned.extend((queue, fence, record) for fence, record in queue.unacked)
+            self._shelf.put(queue, queue.unacked)
             queue.unacked.clear()
-        while self._unassigned:
-            queue, fence, record = self._unassigned.pop()
-            queue.settle([verdict_on_lost_flight(fence, record, {}, "", was_running=False)])
+        for queue, deliveries in self._shelf.take_all().items():
+            self._release(queue, deliveries)
         in_flight = bool(self._lost) or any(hand.flights for hand in self._crew)
-        if not in_flight and not self._has_unsettled():
+        if not in_flight and not any(queue.has_unsettled for queue in self._queues()):
             self.is_done = True
             return [Post(hand.name, Drain(0)) for hand in self._crew]
         if in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
@@ -380,21 +366,19 @@ class Dispatcher:
             return [Post(SUPERVISOR, KillWorker(hand.name, "drain")) for hand in self._crew if hand.flights]
         return []
 
-    def _has_unsettled(self) -> bool:
-        return any(queue.has_unsettled for queue in self._queues())
+    def _named(self, queue: str) -> DispatchedQueue:
+        return self._lines.get(queue) or self._queue_by_name[queue]
 
     def _queues(self) -> Iterable[DispatchedQueue]:
         return self._queue_by_name.values()
-
-
-def _index(worker: str) -> int:
-    return int(worker.removeprefix(WORKER))
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The dispatcher's process."""
     consumer, options = ConsumerName(start.consumer), queue_options(start.settings)
     queues = [DispatchedQueue(QueueName(name), consumer, options) for name in start.settings.queues]
-    slots = RunSlots(start.slots_path)
-    dispatcher = Dispatcher(open_store(start), queues, consumer, slots, options=options, log=logger_of(start))
-    return run_actor(dispatcher, control, start)
+    slots, lines, log = RunSlots(start.slots_path), lines_of(start), logger_of(start)
+    dispatcher = Dispatcher(open_store(start), queues, consumer, slots, options=options, lines=lines, log=log)
+    exit_code = run_dispatcher(dispatcher, control, start)
+    lines.close()
+    return exit_code

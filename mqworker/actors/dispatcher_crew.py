@@ -33,7 +33,8 @@ class Hand:
     threads: int = 1
     is_ready: bool = False
     is_leaving: bool = False
-    flights: dict[int, Flight] = field(default_factory=dict)
+    flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
+    """By queue and fence: two queues may give out the same fence."""
     busy_ms: float = 0.0
     """Expected work of the flights that run one after another."""
     alone: int = 0
@@ -67,16 +68,16 @@ class Hand:
 
     def take(self, fence: int, flight: Flight) -> None:
         """Note a delivery that goes to this worker."""
-        self.flights[fence] = flight
+        self.flights[flight.queue, fence] = flight
         if flight.is_async:
             self.asynchronous += 1
         else:
             self.busy_ms += flight.expected_ms
             self.alone += flight.is_alone
 
-    def drop(self, fence: int) -> Flight | None:
+    def drop(self, queue: str, fence: int) -> Flight | None:
         """Forget a delivery that it reported or returned; None when it had none such."""
-        flight = self.flights.pop(fence, None)
+        flight = self.flights.pop((queue, fence), None)
         if flight is None:
             return None
         if flight.is_async:
@@ -111,6 +112,9 @@ class Crew:
 
     def __iter__(self) -> Iterator[Hand]:
         return iter(self._hands.values())
+
+    def __len__(self) -> int:
+        return len(self._hands)
 
     def __getitem__(self, worker: str) -> Hand:
         return self._hands[worker]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqworker.actors.dispatcher_crew import Idle
 from mqworker.model.names import ConsumerName, QueueName
@@ -16,6 +16,14 @@ from mqworker.store.script import Call
 from mqworker.store.store import Store
 
 LARGEST_CLAIM = 1_000
+
+
+class Claimed(NamedTuple):
+    """A delivery under our lease that is in no worker's hands."""
+
+    fence: int
+    record: bytes
+    since_ms: int
 
 
 class DispatchedQueue:
@@ -36,12 +44,15 @@ class DispatchedQueue:
         self._async_tasks: frozenset[bytes] = frozenset()
         self._once_tasks: frozenset[bytes] = frozenset()
         self._settlements: list[Call[Any]] = []
-        self.unacked: deque[tuple[int, bytes]] = deque()
+        self.unacked: deque[Claimed] = deque()
         """Deliveries of at-most-once tasks: acknowledged when a worker is free, then run; not earlier, for
         what is acknowledged and still here is lost if this process ends."""
-        self._being_acked: list[tuple[int, bytes]] = []
+        self._being_acked: list[Claimed] = []
         self._exchange: Exchange | None = None
         self._asked_for = 0
+        self._received = 0
+        self._appetite = 1
+        """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
 
     def learn(self, weight: int, tasks: Mapping[str, Mapping[str, Any]]) -> None:
         """What the application says of this queue and of its tasks."""
@@ -63,12 +74,9 @@ class DispatchedQueue:
         """Whether a task runs on an event loop."""
         return task in self._async_tasks
 
-    def is_delicate(self, record: bytes, task: bytes) -> bool:
-        """Whether it runs with nobody else's delivery beside it: it crashed before, or may not run twice.
-
-        Of the former the guilty one is then known; of the latter a dying worker takes one with it, no batch.
-        """
-        return record[23:25] != b"00" or task in self._once_tasks
+    def runs_once(self, task: bytes) -> bool:
+        """Whether a task is delivered at most once."""
+        return task in self._once_tasks
 
     def add_settlement(self, arguments: Sequence[Any]) -> None:
         """Take a worker's report for the next exchange."""
@@ -77,6 +85,10 @@ class DispatchedQueue:
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Settle something of the dispatcher's own with the next exchange."""
         self._settlements.append(self.calls.settle(settlements, self._consumer))
+
+    def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
+        """The same for what a worker had in its hands when it ended."""
+        self.settle(settlements)
 
     @property
     def held_key(self) -> str:
@@ -97,11 +109,11 @@ class DispatchedQueue:
             calls = self._settlements
             to_ack = self._take_ackable(idle)
             if to_ack:
-                acks = [Ack(decode_record(record, fence)) for fence, record in to_ack]
+                acks = [Ack(decode_record(each.record, each.fence)) for each in to_ack]
                 calls = [self.calls.settle(acks, self._consumer), *calls]
             # Below 0 when queues before this one were given more than there was room for: what is acked only
             # now had its room before.
-            self._asked_for = max(0, min(wanted, LARGEST_CLAIM))
+            self._asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
             if self._asked_for > 0:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
@@ -113,44 +125,61 @@ class DispatchedQueue:
             self._exchange = store.begin(calls)
         return self._exchange
 
-    def complete(self, results: list[Any]) -> list[tuple[int, bytes]]:
-        """The exchange was answered: the deliveries to hand out, as fence and record."""
+    def complete(self, results: list[Any], now_ms: int) -> list[Claimed]:
+        """The exchange was answered: the deliveries to hand out."""
         self._exchange = None
         acked = self._acked(results[0]) if self._being_acked else []
         if self._asked_for == 0:
             return acked
-        claimed: list[tuple[int, bytes]] | LookAgain = results[-1]
-        if claimed is LOOK_AGAIN:
+        reply: list[tuple[int, bytes]] | LookAgain = results[-1]
+        if reply is LOOK_AGAIN:
             return acked
-        self.may_have_messages = len(claimed) >= self._asked_for
+        self._received = len(reply)
+        self.may_have_messages = self._received >= self._asked_for
+        claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
         if self._once_tasks:
-            self.unacked.extend(each for each in claimed if task_of(each[1]) in self._once_tasks)
-            claimed = [each for each in claimed if task_of(each[1]) not in self._once_tasks]
+            self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
+            claimed = [each for each in claimed if task_of(each.record) not in self._once_tasks]
         return acked + claimed
+
+    def note_left_over(self, count: int) -> None:
+        """Learn how many to claim from how many of the last ones found no worker."""
+        received, self._received = self._received, 0
+        if received and count:
+            self._appetite = max(1, received - count)
+        elif received and received >= self._asked_for:
+            self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
+
+    def take_overdue(self, before_ms: int) -> list[Claimed]:
+        """Of what is to be acknowledged before it runs, take what found no worker since an instant."""
+        overdue: list[Claimed] = []
+        while self.unacked and self.unacked[-1].since_ms < before_ms:
+            overdue.append(self.unacked.pop())
+        return overdue
 
     def has_ackable(self, idle: Idle) -> bool:
         """Whether one could be acknowledged now, because somebody is free to run it."""
         return any(
-            idle.asynchronous > 0 if self.is_async(task_of(record)) else idle.sequential > 0
-            for _, record in self.unacked
+            idle.asynchronous > 0 if self.is_async(task_of(each.record)) else idle.sequential > 0
+            for each in self.unacked
         )
 
-    def _take_ackable(self, idle: Idle) -> list[tuple[int, bytes]]:
-        taken: list[tuple[int, bytes]] = []
+    def _take_ackable(self, idle: Idle) -> list[Claimed]:
+        taken: list[Claimed] = []
         if self.unacked:
-            kept: deque[tuple[int, bytes]] = deque()
+            kept: deque[Claimed] = deque()
             for each in self.unacked:
-                (taken if idle.take(is_async=self.is_async(task_of(each[1]))) else kept).append(each)
+                (taken if idle.take(is_async=self.is_async(task_of(each.record))) else kept).append(each)
             self.unacked = kept
         return taken
 
-    def _acked(self, lost: list[Settlement]) -> list[tuple[int, bytes]]:
+    def _acked(self, lost: list[Settlement]) -> list[Claimed]:
         lost_fences = {settlement.delivery.fence for settlement in lost}
         acked, self._being_acked = self._being_acked, []
-        return [each for each in acked if each[0] not in lost_fences]
+        return [each for each in acked if each.fence not in lost_fences]
 
 
 def task_of(record: bytes) -> bytes:
     """The task's name in a record, without reading the rest of it."""
-    after_id = record.find(b" ", 25)
-    return record[after_id + 1 : record.find(b" ", after_id + 1)]
+    parts = record.split(b" ", 2)
+    return parts[1] if len(parts) > 1 else b""

@@ -39,7 +39,7 @@ class StockTaking:
     def take(self, queue: DispatchedQueue, known: set[int], hands: Iterable[Hand], now_ms: int) -> None:
         """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
         for hand in hands:
-            known |= {fence for fence, flight in hand.flights.items() if flight.queue == queue.name}
+            known |= {fence for name, fence in hand.flights if name == queue.name}
         self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
         # Any: the replies of HKEYS and HMGET.
         fences: Any = self._store.read([("HKEYS", queue.held_key)], queue.keys.meta)[0]

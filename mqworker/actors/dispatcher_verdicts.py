@@ -22,21 +22,28 @@ _LONGEST_PAUSE_MS = 600_000
 def verdicts_on_lost_hand(hand: Hand, running: Running | None, cause: str) -> dict[str, list[Settlement]]:
     """On everything that a worker had when it died, by queue; `running` is what its slot says."""
     verdicts: dict[str, list[Settlement]] = {}
-    for fence, flight in hand.flights.items():
-        was_running = flight.is_async or hand.threads > 1 or (running is not None and running.fence == fence)
+    for (queue, fence), flight in hand.flights.items():
+        was_running = (
+            flight.is_async or hand.threads > 1 or (running is not None and running.is_of((queue, fence)))
+        )
         task = hand.tasks.get(task_of(flight.record).decode(), {})
         verdict = verdict_on_lost_flight(fence, flight.record, task, cause, was_running=was_running)
-        verdicts.setdefault(flight.queue, []).append(verdict)
+        verdicts.setdefault(queue, []).append(verdict)
     return verdicts
 
 
 def verdicts_on_killed_by_drain(hand: Hand) -> dict[str, list[Settlement]]:
     """The same for a worker that was ended by no fault of its own: nothing is counted."""
     verdicts: dict[str, list[Settlement]] = {}
-    for fence, flight in hand.flights.items():
+    for (queue, fence), flight in hand.flights.items():
         verdict = verdict_on_lost_flight(fence, flight.record, {}, "", was_running=False)
-        verdicts.setdefault(flight.queue, []).append(verdict)
+        verdicts.setdefault(queue, []).append(verdict)
     return verdicts
+
+
+def verdict_on_unbegun(fence: int, record: bytes) -> Settlement:
+    """On a delivery that nobody began: back to the line, uncounted."""
+    return verdict_on_lost_flight(fence, record, {}, "", was_running=False)
 
 
 def verdict_on_lost_flight(

@@ -17,12 +17,14 @@ from typing import Any
 from mqworker.actors.actor import Post, Watched
 from mqworker.actors.caretaker import Rounds
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.heartbeat_topics import TopicSweep
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.queue_roster import QueueRoster
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor, topic_options
 from mqworker.errors import StoreUnavailable
 from mqworker.log import Logger
+from mqworker.queues.topic import Topics
 from mqworker.queues.work import WorkQueue
 from mqworker.store.keys import node_key, nodes_key
 from mqworker.store.samples import sample
@@ -45,11 +47,13 @@ class HeartbeatReaper:
         interval_ms: int,
         timeout_ms: int,
         log: Logger,
+        topics: TopicSweep | None = None,
     ) -> None:
         self._store = store
         self._roster = roster
         self._namespace = namespace
         self._timeout_ms = timeout_ms
+        self._topics = topics
         self._rounds = Rounds(interval_ms, log)
         self._log = log
         self._consumers: set[str] = set()
@@ -86,6 +90,7 @@ class HeartbeatReaper:
         steps = [
             partial(self._roster.refresh, now_ms),
             *(partial(self._look_at, queue, now_ms) for queue in self._roster),
+            partial(self._sweep_topics, now_ms),
         ]
         rounds_before = self._rounds.count
         self._rounds.hold(now_ms, [*steps, self._show_node, self._gone.clear])
@@ -107,6 +112,7 @@ class HeartbeatReaper:
             "rounds": self._rounds.count,
             "released": self._released,
             "consumers": sorted(self._consumers),
+            "peers_dropped": 0 if self._topics is None else self._topics.dropped,
         }
 
     def _was_cut_off(self, now_ms: int) -> bool:
@@ -122,6 +128,10 @@ class HeartbeatReaper:
             self._note(queue, consumer, queue.reap(consumer, silent_ms=0))
         for consumer in queue.silent_consumers(self._timeout_ms) if now_ms >= self._reap_from_ms else ():
             self._note(queue, consumer, queue.reap(consumer, silent_ms=self._timeout_ms))
+
+    def _sweep_topics(self, now_ms: int) -> None:
+        if self._topics is not None and now_ms >= self._reap_from_ms:
+            self._topics.turn(now_ms)
 
     def _note(self, queue: WorkQueue, consumer: str, released: int) -> None:
         self._released += released
@@ -144,13 +154,14 @@ class HeartbeatReaper:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The heartbeat reaper's process."""
-    store, settings = open_store(start), start.settings
+    store, settings, log = open_store(start), start.settings, logger_of(start)
     reaper = HeartbeatReaper(
         store,
         QueueRoster(store, queue_options(settings)),
         namespace=settings.namespace,
         interval_ms=int(settings.heartbeat_interval_s * 1000),
         timeout_ms=int(settings.heartbeat_timeout_s * 1000),
-        log=logger_of(start),
+        log=log,
+        topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
     return run_actor(reaper, control, start)

@@ -170,6 +170,41 @@ class ConsumerGone:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayCalls:
+    """gateway → broker or dispatcher: carry these out; the same mail again changes nothing."""
+
+    numbers: list[int]
+    calls: list[list[Any]]  # each: verb, plain values
+    lane: str
+    turn: int
+    """Lane and turn make the numbering of whatever scripts the calls come to; see store/lanes.py."""
+    is_apart: bool = False
+    """Whether each is to be carried out on its own, because together they were refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayReplies:
+    """broker or dispatcher → gateway: what became of calls, by their numbers."""
+
+    numbers: list[int]
+    replies: list[list[Any]]  # each: True and the value, or False, the kind of error and a text
+
+
+@dataclass(frozen=True, slots=True)
+class WatchQueues:
+    """gateway → dispatcher: these are the queues at which somebody waits for the next message."""
+
+    queues: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesWoken:
+    """dispatcher → gateway: there may be something in these queues now."""
+
+    queues: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class PeerAttached:
     """loop → its own actor: a pipe to this peer is there."""
 
@@ -204,6 +239,10 @@ Mail = (
     | NodeSnapshot
     | ConsumerStarted
     | ConsumerGone
+    | GatewayCalls
+    | GatewayReplies
+    | WatchQueues
+    | QueuesWoken
     | PeerAttached
     | PeerLost
 )

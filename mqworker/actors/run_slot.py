@@ -1,8 +1,8 @@
 """Run slots: what each worker is running right now, in memory that the dispatcher can read after its death.
 
-A worker writes the fence and the hard deadline before each task, at the price of one store to memory; no mail
-is sent. When a worker is killed, its slot is the evidence of what it was doing; when a task overruns, it says
-so.
+A worker writes the fence, the hard deadline and a mark of the queue before each task, at the price of one
+store to memory; no mail is sent. When a worker is killed, its slot is the evidence of what it was doing; when
+a task overruns, it says so.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import zlib
 from dataclasses import dataclass
+from functools import cache
 
-_SLOT = struct.Struct("<qq")
+_SLOT = struct.Struct("<qqI")
 _MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
 _SLOT_BYTES = 64  # a cache line each: workers on different cores do not disturb one another
 
@@ -23,6 +25,12 @@ class Running:
 
     fence: int
     hard_deadline_ms: int
+    queue_mark: int
+
+    def is_of(self, flight: tuple[str, int]) -> bool:
+        """Whether it is the one of this queue, with this fence."""
+        queue, fence = flight
+        return fence == self.fence and _mark(queue) == self.queue_mark
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has a hard deadline, and that has passed."""
@@ -42,15 +50,21 @@ class RunSlots:
         finally:
             os.close(descriptor)
 
-    def begin(self, worker: int, fence: int, hard_deadline_ms: int) -> None:
+    def begin(self, worker: int, queue: str, fence: int, hard_deadline_ms: int) -> None:
         """Written by the worker, before the task's first line."""
-        _SLOT.pack_into(self._memory, worker * _SLOT_BYTES, fence, hard_deadline_ms)
+        _SLOT.pack_into(self._memory, worker * _SLOT_BYTES, fence, hard_deadline_ms, _mark(queue))
 
     def end(self, worker: int) -> None:
         """Written by the worker, after the task."""
-        _SLOT.pack_into(self._memory, worker * _SLOT_BYTES, 0, 0)
+        _SLOT.pack_into(self._memory, worker * _SLOT_BYTES, 0, 0, 0)
 
     def running(self, worker: int) -> Running | None:
         """Read by the dispatcher; None when the worker has begun nothing."""
-        fence, hard_deadline_ms = _SLOT.unpack_from(self._memory, worker * _SLOT_BYTES)
-        return Running(fence, hard_deadline_ms) if fence else None
+        fence, hard_deadline_ms, queue_mark = _SLOT.unpack_from(self._memory, worker * _SLOT_BYTES)
+        return Running(fence, hard_deadline_ms, queue_mark) if fence else None
+
+
+@cache
+def _mark(queue: str) -> int:
+    """A number for a queue: two queues may give out the same fence, in the same millisecond."""
+    return zlib.crc32(queue.encode())

@@ -7,6 +7,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
 from mqworker.log import Logger, get_logger
 from mqworker.model.clock import SystemClock
+from mqworker.queues.topic_arguments import TopicOptions
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.settings import Settings
 from mqworker.store.address import parse_address
@@ -35,6 +36,18 @@ def queue_options(settings: Settings) -> WorkQueueOptions:
         namespace=settings.namespace,
         events_kept=settings.events_kept,
         dedup_window_ms=int(settings.dedup_window_s * 1000),
+    )
+
+
+def topic_options(settings: Settings) -> TopicOptions:
+    """How topics behave on this node, from the settings."""
+    ttl_s = settings.gomq_queue_ttl_s
+    return TopicOptions(
+        prefix=settings.gomq_prefix,
+        silent_ms=int(settings.gomq_silent_s * 1000),
+        grace_ms=int(settings.gomq_dispatch_grace_s * 1000),
+        orphans=settings.gomq_orphans,
+        queue_ttl_ms=None if ttl_s is None else int(ttl_s * 1000),
     )
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -38,25 +39,27 @@ from mqworker.actors.mail import (
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.wiring import logger_of, queue_options
+from mqworker.actors.worker_announcement import Announcement
 from mqworker.actors.worker_limits import WorkerLimits
 from mqworker.actors.worker_pool import Bench
 from mqworker.actors.worker_report import Report
-from mqworker.actors.worker_schedules import SchedulePublisher
-from mqworker.actors.worker_subscriptions import SubscriptionRegistrar
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
-from mqworker.model.names import MessageId
+from mqworker.model.names import MessageId, queue_name
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury
+from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work_calls import WorkQueueCalls
 from mqworker.settings import Settings
-from mqworker.tasks.app import App
+from mqworker.tasks.app import App, QueueDeclaration
 from mqworker.tasks.default_app import default_app
 from mqworker.tasks.loading import load_app
-from mqworker.tasks.progress import StoreDesk
 from mqworker.tasks.run import TaskRunner
+from mqworker.tasks.schedule import publish_schedules
+from mqworker.tasks.store_desk import StoreDesk
+from mqworker.tasks.subscription import register_subscriptions
 
 DISPATCHER = "dispatcher"
 STINT_MS = 10
@@ -76,8 +79,7 @@ class Worker:
         slots: RunSlots,
         report: Report,
         limits: WorkerLimits,
-        schedules: SchedulePublisher,
-        subscriptions: SubscriptionRegistrar,
+        announcements: Sequence[Announcement],
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -89,8 +91,7 @@ class Worker:
         self._slots = slots
         self._report = report
         self._limits = limits
-        self._schedules = schedules
-        self._subscriptions = subscriptions
+        self._announcements = announcements
         self._clock = clock
         self._log = log
         self._pending: deque[tuple[str, Delivery]] = deque()
@@ -123,10 +124,8 @@ class Worker:
                 pass
         return ()
 
-    def turn(self, now_ms: int) -> Sequence[Post]:
+    def turn(self, now_ms: int) -> Iterator[Post]:
         """Run tasks for a stint, and report."""
-        self._schedules.turn(now_ms)
-        self._subscriptions.turn(now_ms)
         self._collect_finished()
         stop_at_ms = now_ms + STINT_MS
         while self._pending:
@@ -136,8 +135,11 @@ class Worker:
                 break
         self._slots.end(self._index)
         self._collect_finished()
+        yield from self._report.posts()
+        yield from self._leaving()
+        for announcement in self._announcements:
+            announcement.turn(now_ms)
         self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
-        return [*self._report.posts(), *self._leaving()]
 
     def next_turn_in_ms(self, now_ms: int) -> int:  # noqa: ARG002
         """At once while there is work."""
@@ -173,7 +175,7 @@ class Worker:
     def _run(self, queue: str, delivery: Delivery) -> None:
         hard_ms = self._runner.hard_timeout_ms(delivery.task)
         deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
-        self._slots.begin(self._index, delivery.fence, deadline_ms)
+        self._slots.begin(self._index, queue, delivery.fence, deadline_ms)
         self._is_in_task = True
         try:
             settlement = self._runner.run(delivery, queue)
@@ -221,14 +223,22 @@ def main(control: Mailbox, start: ChildStart) -> int:
             clock=clock,
             max_message_bytes=settings.max_message_bytes,
             hooks=app.hooks,
-            desk=StoreDesk(app.work_queue, clock),
+            desk=StoreDesk(
+                lambda queue: app.connections.beside(queue_name(queue)), clock, app.connections.async_queue
+            ),
         ),
         readiness(app, settings),
         slots=RunSlots(start.slots_path),
-        report=Report(lambda queue: WorkQueueCalls(queue, queue_options(settings)), _longest_result_ms(app)),
+        report=Report(
+            lambda queue: WorkQueueCalls(queue, queue_options(settings)),
+            _longest_result_ms(app),
+            frozenset(app.connections.models),
+        ),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
-        schedules=SchedulePublisher(app, logger_of(start)),
-        subscriptions=SubscriptionRegistrar(app, logger_of(start)),
+        announcements=(
+            Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
+            Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
+        ),
         clock=clock,
         log=logger_of(start),
     )
@@ -249,16 +259,21 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 "async": task.is_async,
                 "once": task.options.delivery == "at_most_once",
                 "retries": task.options.retry.max,
-                "limited": bool(task.options.rates),
+                "limited": task.options.is_gated,
             }
             for task in app.registry
         },
-        queues={
-            name: {"weight": app.queues[name].weight if name in app.queues else 1} for name in sorted(queues)
-        },
+        queues={name: _queue_facts(app.queues.get(name)) for name in sorted(queues)},
         threads=settings.threads,
         concurrency=settings.concurrency,
     )
+
+
+def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:
+    if declared is None:
+        return {"weight": 1}
+    model = {} if declared.model is None else {"model": as_plain(declared.model)}
+    return {"weight": declared.weight, **model}
 
 
 def _longest_result_ms(app: App) -> int:

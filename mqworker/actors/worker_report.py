@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from mqworker.actors.actor import Post
 from mqworker.actors.mail import DeliveriesFinished
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import QueueName
 from mqworker.model.settlement import Ack, Bury, Retry, Settlement
+from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.work_calls import WorkQueueCalls
 
 _DISPATCHER = "dispatcher"
@@ -17,7 +19,14 @@ _DISPATCHER = "dispatcher"
 class Report:
     """Gathers settlements by queue until they are posted."""
 
-    def __init__(self, calls_of: Callable[[QueueName], WorkQueueCalls], results_ms: int) -> None:
+    def __init__(
+        self,
+        calls_of: Callable[[QueueName], WorkQueueCalls],
+        results_ms: int,
+        other_models: Collection[str] = (),
+    ) -> None:
+        """`other_models` are queues that are no work queues: settlements in them are reported as they are."""
+        self._other_models = other_models
         self._calls_of = calls_of
         self._results_ms = results_ms
         self._calls_by_queue: dict[str, WorkQueueCalls] = {}
@@ -37,23 +46,27 @@ class Report:
         return [Post(_DISPATCHER, self._mail(queue, settlements)) for queue, settlements in gathered.items()]
 
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
-        calls = self._calls_by_queue.get(queue)
-        if calls is None:
-            calls = self._calls_by_queue[queue] = self._calls_of(QueueName(queue))
         return DeliveriesFinished(
             queue,
             [settlement.delivery.fence for settlement in settlements],
-            list(calls.settle(settlements, None, self._results_ms).arguments),
+            self._arguments(queue, settlements),
             _run_ms_by_task(settlements),
         )
 
+    # Any: the arguments of a script, or parts of settlements.
+    def _arguments(self, queue: str, settlements: list[Settlement]) -> list[Any]:
+        if queue in self._other_models:
+            return [parts_of(settlement) for settlement in settlements]
+        calls = self._calls_by_queue.get(queue)
+        if calls is None:
+            calls = self._calls_by_queue[queue] = self._calls_of(QueueName(queue))
+        return list(calls.settle(settlements, None, self._results_ms).arguments)
+
 
 def _run_ms_by_task(settlements: Sequence[Settlement]) -> dict[str, tuple[int, float]]:
-    totals: dict[str, tuple[int, float]] = {}
+    times: dict[str, list[float]] = {}
     for settlement in settlements:
-        run = settlement.run if isinstance(settlement, Ack | Retry | Bury) else None
+        run = settlement.run if type(settlement) is Ack or isinstance(settlement, Retry | Bury) else None
         if run is not None and isinstance(settlement.delivery, Delivery):
-            task = settlement.delivery.task
-            count, total_ms = totals.get(task, (0, 0.0))
-            totals[task] = (count + 1, total_ms + run.run_ms)
-    return totals
+            times.setdefault(settlement.delivery.task, []).append(run.run_ms)
+    return {task: (len(runs), sum(runs)) for task, runs in times.items()}

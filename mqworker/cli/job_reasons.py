@@ -41,7 +41,7 @@ def last_failure(trace: Trace) -> PastEvent | None:
 def _delayed(trace: Trace, now_ms: int) -> Iterator[str]:
     due_at_ms, attempt = trace.where.due_at_ms or 0, _attempt(trace)
     if due_at_ms >= LATEST_INSTANT_MS:
-        yield "waits for a permit of its rate limit; it occupies no worker"
+        yield "waits for a permit of its rate limit, or its turn among others; it occupies no worker"
     elif due_at_ms > now_ms:
         yield f"delayed until {moment(due_at_ms, now_ms)} (in {duration(due_at_ms - now_ms)}){attempt}"
     else:

@@ -62,6 +62,12 @@ def _load_run() -> click.Command:
     return run_command
 
 
+def _load_serve() -> click.Command:
+    from mqworker.cli.serve import serve_command  # noqa: PLC0415 - imported when called
+
+    return serve_command
+
+
 def _load_health() -> click.Command:
     from mqworker.cli.health import health_command  # noqa: PLC0415 - imported when called
 
@@ -72,6 +78,12 @@ def _load_redis() -> click.Command:
     from mqworker.cli.redis import redis_command  # noqa: PLC0415 - imported when called
 
     return redis_command
+
+
+def _load_functions() -> click.Command:
+    from mqworker.cli.functions import functions_command  # noqa: PLC0415 - imported when called
+
+    return functions_command
 
 
 def _load_rsmq() -> click.Command:
@@ -104,14 +116,25 @@ def _load_dead() -> click.Command:
     return dead_command
 
 
+def _load_pipeline() -> click.Command:
+    from mqworker.cli.pipeline import pipeline_command  # noqa: PLC0415 - imported when called
+
+    return pipeline_command
+
+
 COMMANDS = {
     "run": LazyCommand("Run tasks: the supervisor, its actors and workers, until TERM or Ctrl-C.", _load_run),
+    "serve": LazyCommand("Let foreign programs in: a gateway without task workers.", _load_serve),
     "health": LazyCommand("Probe the node of this directory; exit with 0 or 1.", _load_health),
     "status": LazyCommand("Show how everything is, on one screen.", _load_status),
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
+    "pipeline": LazyCommand(
+        "Archive what happened, ask about it, and enqueue in bulk, on Spark.", _load_pipeline
+    ),
     "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
+    "functions": LazyCommand("Put the RedisMQ verbs into the server, as functions.", _load_functions),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
 }
 

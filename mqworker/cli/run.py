@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from mqworker.actors.gateway_settings import gateway_names, options_of
 from mqworker.errors import InvalidArgument
 from mqworker.log import configure_logging, get_logger
 from mqworker.model.clock import SystemClock
@@ -32,6 +33,7 @@ _PRIVATE = 0o700
 @click.option("--threads", help="Sync tasks at once in each worker.  [default: 1]")
 @click.option("--concurrency", help="Async tasks at once in each worker.  [default: 100]")
 @click.option("--queues", help="Only these queues, with commas between.  [default: all of the app]")
+@click.option("--gateway", "gateways", multiple=True, help="Also start this one: name or name=host:port.")
 @click.option("--max-tasks", help="Replace a worker after so many tasks.")
 @click.option("--max-memory-bytes", help="Replace a worker that grew larger than this.")
 @click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: 4]")
@@ -64,12 +66,13 @@ def run_node(
     *,
     source_watch: SourceWatch | None = None,
     limits: Limits | None = None,
+    workers: int | None = None,
 ) -> int:
     """Run a node until it is stopped; the exit code. Drills, which kill for a living, give other limits."""
     log = get_logger(actor="supervisor")
     directory = _directory(settings)
     supervisor = Supervisor(
-        _topology(settings),
+        _topology(settings, (settings.workers or _cores()) if workers is None else workers),
         make_node(settings, app, directory),
         directory,
         clock=SystemClock(),
@@ -85,8 +88,11 @@ def run_node(
     return exit_code
 
 
-def _topology(settings: Settings) -> Topology:
-    topology = node_topology(settings.workers or _cores())
+def _topology(settings: Settings, workers: int) -> Topology:
+    gateways = gateway_names(settings)
+    for name in gateways:
+        options_of(settings, name)  # raises ConfigurationError before anything starts
+    topology = node_topology(workers, gateways)
     return topology if settings.redis_url is not None else ((SERVER_KEEPER,), *topology)
 
 

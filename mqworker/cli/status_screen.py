@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from mqworker.cli.model_lines import model_lines
 from mqworker.cli.status_document import sum_of_totals
 from mqworker.cli.table import Cell, Column, Row, table
 from mqworker.cli.wording import (
@@ -88,8 +89,9 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 
 def queue_lines(view: SystemView, width: int) -> list[str]:
     """The table of queues; what is special about one stands in a line below it."""
+    others = model_lines(view)
     if not view.queues:
-        return ["no queue was ever used here"]
+        return others or ["no queue was ever used here"]
     lines = table(_QUEUE_COLUMNS, [_queue_row(queue) for queue in view.queues], width=width)
     heading, rows = lines[0], lines[1:]
     shown = [heading]
@@ -101,7 +103,7 @@ def queue_lines(view: SystemView, width: int) -> list[str]:
                 click.style(line, dim=True)
                 for line in textwrap.wrap(notes, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
             ]
-    return shown
+    return shown + others
 
 
 def _server_lines(server: ServerView) -> list[str]:

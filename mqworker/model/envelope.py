@@ -12,7 +12,7 @@ import msgpack
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.names import message_id, shown, whole_number
-from mqworker.model.value_codec import NotAccepted, Value, pack, unpack
+from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack, unpack
 from mqworker.model.value_problem import problem_with
 
 MOST_HEADERS = 64
@@ -22,7 +22,6 @@ LONGEST_TIMEOUT_MS = 366 * 24 * 3600 * 1000
 _HEADERS, _TIMEOUT_MS, _WORKFLOW = "headers", "timeout_ms", "workflow"
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
-_NONE = b"\xc0"
 _LENGTHS = (2, 3)
 
 
@@ -70,7 +69,7 @@ def with_first_argument(body: bytes, packed: bytes) -> bytes:
     """The body with a packed value in place of its first argument, which is None; nothing else is decoded."""
     # The call is an array of 2 or 3, one byte; then the array of arguments, whose length has three forms.
     at = {0xDC: 4, 0xDD: 6}.get(body[1], 2)
-    if body[at : at + 1] != _NONE:
+    if body[at : at + 1] != PACKED_NONE:
         raise InvalidMessage("a call that takes an input has no place for it")
     return body[:at] + packed + body[at + 1 :]
 

@@ -1,23 +1,32 @@
-"""Gates: where limited messages wait. A gate is named by its limits, so Redis needs no other table.
+"""Gates: where messages wait for a permit, or for their turn. A gate is named by what they wait for.
 
     shop.send_mail=100/1000/100|shop.send_mail:tenant7=5/60000/5
+    fair=3~tenant7|shop.send_mail=100/1000/100
 
-Buckets with count, period in milliseconds and burst, joined by '|'. Messages at one gate wait for the same.
+Buckets with count, period in milliseconds and burst; before them, where tenants take turns, the weight and
+the tenant; joined by '|'. Messages at one gate wait for the same, so Redis needs no other table.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
+from mqworker.model.fair import Fair
 from mqworker.model.names import TaskName
 from mqworker.model.rate import Rate
 
 _STORABLE = re.compile(r"[A-Za-z0-9_.:@/+~-]{1,100}", re.ASCII)
 
 
-def gate_of(task: TaskName, rates: Sequence[Rate], arguments: Mapping[str, object]) -> str:
-    """The gate of a call: its task's rates, those with a key each for its own value of it."""
-    return gate_name(task, [(rate, rate.key and rate.key.format_map(arguments)) for rate in rates])
+def gate_of(
+    task: TaskName, rates: Sequence[Rate], arguments: Mapping[str, object], fair: Fair | None = None
+) -> str:
+    """The gate of a call: its task's rates, those with a key each for its own value of it; and its tenant."""
+    limits = gate_name(task, [(rate, rate.key and rate.key.format_map(arguments)) for rate in rates])
+    if fair is None:
+        return limits
+    tenant, weight = fair.tenant(arguments)
+    return f"fair={weight}~{_stored(tenant)}" + (f"|{limits}" if limits else "")
 
 
 def gate_name(task: TaskName, limits: Sequence[tuple[Rate, str | None]]) -> str:

@@ -6,12 +6,13 @@ with this page. Times are milliseconds since 1970 by the clock of the database.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.names import whole_number
+from mqworker.model.names import shown, whole_number
 
 LARGEST_BATCH = 1_000
 """Messages in one push or pop: one statement must stay within the limits of every database."""
@@ -19,6 +20,8 @@ LARGEST_BATCH = 1_000
 SHORTEST_LEASE_MS = 1_000
 
 _LONGEST_MS = 2**53
+# Short enough for PostgreSQL's 63 characters, and the same in every database whatever it does to case.
+_SQL_NAME = re.compile(r"[a-z0-9_]{1,40}", re.ASCII)
 
 
 class GqStatus(StrEnum):
@@ -178,6 +181,22 @@ class GqResult:
 
     message: GqMessage
     is_ok: bool
+
+
+def guarantee_named(value: object) -> Guarantee:
+    """The guarantee of this name; raises `InvalidArgument`."""
+    try:
+        return Guarantee(str(value))
+    except ValueError:
+        accepted = " or ".join(repr(str(each)) for each in Guarantee)
+        raise InvalidArgument(f"guarantee is {shown(value)}; accepted is {accepted}") from None
+
+
+def sql_queue_name(queue: str) -> str:
+    """The name of a queue that becomes part of the names of its tables; raises `InvalidArgument`."""
+    if not _SQL_NAME.fullmatch(queue):
+        raise InvalidArgument(f"queue is {shown(queue)}; accepted on SQL are 1 to 40 of a-z 0-9 _")
+    return queue
 
 
 def view_of(

@@ -33,6 +33,7 @@ class Guard:
     mode: GuardMode
     key: str
     ttl_ms: int = 0
+    """For a time: how long it holds. Keep last: how long its message may be put off in all, 0 for ever."""
     is_tick: bool = False
     """Whether the message belongs to a tick of a schedule: `schedule@tick`, stored once for all time."""
 
@@ -59,7 +60,7 @@ def unique_guard(key: object, mode: GuardMode, *, ttl_ms: int = 0) -> Guard:
         raise InvalidArgument(
             f"unique key is {shown(key)}; accepted is a text of 1 to {_LONGEST_KEY:,} characters"
         )
-    if mode is GuardMode.FOR_A_TIME:
+    if mode is GuardMode.FOR_A_TIME or ttl_ms:
         whole_number("unique ttl_ms", ttl_ms, least=1, most=LONGEST_HORIZON_MS)
     stored = key if _STORABLE.fullmatch(key) else "#" + hashlib.sha256(key.encode()).hexdigest()
     return Guard(mode, f"key:{stored}", ttl_ms)

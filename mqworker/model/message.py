@@ -55,10 +55,11 @@ class Message:
             raise InvalidArgument(
                 f"body is {len(self.body):,} bytes; accepted are up to {LARGEST_BODY_BYTES:,}"
             )
-        if self.priority != 0 or isinstance(self.priority, bool):
+        if type(self.priority) is not int or self.priority != 0:  # 0.0 and False equal it too
             whole_number("priority", self.priority, least=0, most=HIGHEST_PRIORITY)
-        if self.max_crashes is not None and self.max_crashes != USUAL_MAX_CRASHES:
-            whole_number("max_crashes", self.max_crashes, least=1, most=MOST_CRASHES)
+        limit = self.max_crashes
+        if limit is not None and (type(limit) is not int or limit != USUAL_MAX_CRASHES):
+            whole_number("max_crashes", limit, least=1, most=MOST_CRASHES)
 
     @property
     def is_plain(self) -> bool:

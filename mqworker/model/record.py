@@ -22,6 +22,8 @@ from mqworker.model.names import MessageId, TaskName
 # The same as `is_record` of record.lua: what one side takes for a record, the other must be able to handle.
 _ID_AND_TASK = rb"([A-Za-z0-9_.:@/+=~-]+) ([A-Za-z0-9_.-]+) "
 _PLAIN_AND_NEW = b"0--300000000"
+_PARTS = 3
+"""Of a plain record: header and id, task, body."""
 _ANY = re.compile(
     rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
     + _ID_AND_TASK
@@ -48,16 +50,29 @@ def crash_digit(max_crashes: int | None) -> str:
     return "-" if max_crashes is None else _DIGITS[max_crashes]
 
 
+def encode_delivery(delivery: Delivery) -> bytes:
+    """A delivery of another queue model as a record, so that it travels to a worker like any other."""
+    deadline = delivery.deadline_at_ms
+    counts = (
+        f"{min(delivery.deliveries, 999):03}{min(delivery.failures, 999):03}{min(delivery.crashes, 99):02}"
+    )
+    head = (
+        f"{delivery.enqueued_at_ms:013}{delivery.priority}-{'-' if deadline is None else 'd'}"
+        f"{crash_digit(delivery.max_crashes)}{counts}{delivery.id} {delivery.task} "
+        f"{'' if deadline is None else f'{deadline} '}"
+    )
+    return head.encode() + delivery.body
+
+
 def decode_record(record: bytes, fence: int) -> Delivery:
     """A record that was claimed under a fence, as a delivery. Raises `InvalidMessage` for foreign bytes."""
     if record[13:25] == _PLAIN_AND_NEW:  # nearly all of them: the rest of the grammar, in fewer steps
-        after_id = record.find(b" ", 25)
-        after_task = record.find(b" ", after_id + 1)
-        message, seen = record[25:after_id], _SEEN_TASKS.get(record[after_id + 1 : after_task])
-        if seen is not None and after_task > 0 and message.isalnum() and record[:13].isdigit():
-            return Delivery(
-                fence, MessageId(message.decode()), seen, record[after_task + 1 :], int(record[:13])
-            )
+        parts = record.split(b" ", 2)
+        seen = _SEEN_TASKS.get(parts[1]) if len(parts) == _PARTS else None
+        if seen is not None:
+            stamp, message = parts[0][:13], parts[0][25:]
+            if message.isalnum() and stamp.isdigit():
+                return Delivery(fence, MessageId(message.decode()), seen, parts[2], int(stamp))
     header = _ANY.match(record)
     if not header:
         raise InvalidMessage(f"{len(record)} bytes in the queue are not a record: {record[:40]!r}")

@@ -2,9 +2,9 @@
 
     {"task": "shop.send_mail", "args": ["ann@example.org"], "kwargs": {"retries": 3}}
 
-`args` and `kwargs` may be left out. Ours also have an `id`, and where a body has no words in JSON (bytes,
-dates, another codec) it stands as base64 in `body` instead. Anything else in the object is refused: a
-misspelt key would otherwise run the task with too few arguments.
+`args` and `kwargs` may be left out; an `id` and `headers` (texts by name) may be added. Where a body has no
+words in JSON (bytes, dates, another codec) it stands as base64 in `body` instead of its arguments. Anything
+else in the object is refused: a misspelt key would otherwise run the task with too few arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mqworker.model.strict_json import JsonLimits, read_json, write_json
 # A body of the largest size, four characters for three bytes, with the id and the name around it.
 LIMITS = JsonLimits(most_bytes=LARGEST_BODY_BYTES * 4 // 3 + 1_024)
 
-_KEYS = {"id", "task", "args", "kwargs", "body"}
+_KEYS = {"id", "task", "args", "kwargs", "headers", "body"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def encode_text(content: TaskText) -> bytes:
     if content.id is not None:
         head = {"id": content.id, **head}
     call = _call_of(content.body)
-    text = None if call is None else write_json({**head, "args": call[0], "kwargs": call[1]})
+    text = None if call is None else write_json({**head, **call})
     if text is None or not _is_readable_as(text, content.body):
         text = write_json({**head, "body": base64.b64encode(content.body).decode()})
     if text is None:
@@ -70,13 +70,17 @@ def decode_text(text: bytes) -> TaskText:
 
 def _body_of(value: dict[str, Any]) -> bytes:
     if "body" in value:
-        if "args" in value or "kwargs" in value:
-            raise InvalidMessage("the JSON text has a body and arguments; accepted is one of the two")
+        if value.keys() & {"args", "kwargs", "headers"}:
+            raise InvalidMessage(
+                "the JSON text has a body and arguments or headers; accepted is one of the two"
+            )
         return _from_base64(value["body"])
-    args, kwargs = value.get("args", []), value.get("kwargs", {})
+    args, kwargs, headers = value.get("args", []), value.get("kwargs", {}), value.get("headers", {})
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise InvalidMessage(f"args is {shown(args)}, kwargs is {shown(kwargs)}; accepted: a list, an object")
-    return _packed(args, kwargs)
+    if not isinstance(headers, dict) or not all(isinstance(text, str) for text in headers.values()):
+        raise InvalidMessage(f"headers is {shown(headers)}; accepted is an object of texts")
+    return _packed([args, kwargs, {"headers": headers}] if headers else [args, kwargs])
 
 
 def _from_base64(text: object) -> bytes:
@@ -91,11 +95,14 @@ def _from_base64(text: object) -> bytes:
     return body
 
 
-def _call_of(body: bytes) -> tuple[list[Any], dict[str, Any]] | None:
+def _call_of(body: bytes) -> dict[str, Any] | None:
+    """The call in words, None where it may have none: `_is_readable_as` looks again at what is found."""
     try:
         match msgpack.unpackb(body, use_list=True, strict_map_key=False):
             case [list(args), dict(kwargs)] if all(isinstance(name, str) for name in kwargs):
-                return args, kwargs
+                return {"args": args, "kwargs": kwargs}
+            case [list(args), dict(kwargs), {"headers": dict(headers), **more}] if not more:
+                return {"args": args, "kwargs": kwargs, "headers": headers}
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError):
         pass
     return None
@@ -109,6 +116,6 @@ def _is_readable_as(text: bytes, body: bytes) -> bool:
         return False
 
 
-def _packed(args: list[Any], kwargs: dict[str, Any]) -> bytes:
-    body: bytes = msgpack.packb([args, kwargs])
+def _packed(call: list[Any]) -> bytes:
+    body: bytes = msgpack.packb(call)
     return body

@@ -13,7 +13,7 @@ class Run:
     worker: str
     node: str
     started_at_ms: int
-    run_ms: float
+    run_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class Unique:
 
     `keep="last"` with a `delay` (seconds) is a debounce: the call waits so long, and another one with the
     same key meanwhile replaces its arguments and lets it wait anew. There is one job, the first one's.
+    `max_wait` (seconds) is how long the first call may be put off in all, however many follow it.
     """
 
     key: str | None = None
@@ -36,6 +37,7 @@ class Unique:
     ttl: float | None = None
     keep: Keep = "first"
     delay: float | None = None
+    max_wait: float | None = None
 
     def __post_init__(self) -> None:
         self._check_keep()
@@ -63,6 +65,16 @@ class Unique:
                 'keep="last" holds until a worker takes it; accepted is neither ttl nor until'
             )
         _ = self.due
+        if self.max_wait is not None:
+            self._check_max_wait(self.max_wait)
+
+    def _check_max_wait(self, max_wait: float) -> None:
+        if self.delay is None:
+            raise InvalidArgument('max_wait belongs to keep="last"; accepted is none without it')
+        if _ms("max_wait", max_wait) < _ms("delay", self.delay):
+            raise InvalidArgument(
+                f"max_wait is {shown(max_wait)}; accepted is no less than the delay of {self.delay:g} s"
+            )
 
 
 def guard_of(unique: Unique, task: str, arguments: Mapping[str, object]) -> Guard:
@@ -73,8 +85,14 @@ def guard_of(unique: Unique, task: str, arguments: Mapping[str, object]) -> Guar
         key = unique.key.format_map(arguments)
     if len(key) > _LONGEST_SHOWN_KEY:
         key = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
-    ttl_ms = 0 if unique.ttl is None else _ms("ttl", unique.ttl)
-    return unique_guard(f"{task}:{key}", _mode(unique), ttl_ms=ttl_ms)
+    return unique_guard(f"{task}:{key}", _mode(unique), ttl_ms=_guard_ms(unique))
+
+
+def _guard_ms(unique: Unique) -> int:
+    """What a guard's time means depends on its mode: how long it holds, or may be put off."""
+    if unique.ttl is not None:
+        return _ms("ttl", unique.ttl)
+    return 0 if unique.max_wait is None else _ms("max_wait", unique.max_wait)
 
 
 def _mode(unique: Unique) -> GuardMode:

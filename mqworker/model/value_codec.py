@@ -28,6 +28,8 @@ ACCEPTED = (
     "date, Decimal, UUID, dataclass and enum"
 )
 
+PACKED_NONE = b"\xc0"
+
 _DATETIME, _DATE, _DECIMAL, _UUID, _SET, _FROZENSET, _TUPLE = range(1, 8)
 _PLAIN_TYPES: tuple[type[Any], ...] = (dict, list, str, int, float)
 # A double is 0xcb and eight bytes; all ones in the exponent means infinite or not a number. Other bytes may

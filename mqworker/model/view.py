@@ -73,6 +73,16 @@ class NodeView:
         )
 
     @property
+    def models(self) -> dict[str, Mapping[str, object]]:
+        """Those of its queues that are no work queues: model, how many are held, what is wrong."""
+        found: dict[str, Mapping[str, object]] = {}
+        for child in self.children:
+            models = child.facts.get("models") if child.role == "dispatcher" else None
+            if isinstance(models, Mapping):
+                found |= {str(name): facts for name, facts in models.items() if isinstance(facts, Mapping)}
+        return found
+
+    @property
     def held_by_worker(self) -> dict[str, int]:
         """How many deliveries each worker has in hand."""
         held: dict[str, int] = {}

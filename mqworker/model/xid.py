@@ -50,6 +50,11 @@ class XidSource:
         return self._machine + process + (next(self._counter) % 2**24).to_bytes(3, "big")
 
 
+def xid_end(tail: bytes) -> str:
+    """The last fourteen characters of an id, for the server to put its second before them."""
+    return xid(0, tail)[6:]
+
+
 def xid(seconds: int, tail: bytes) -> str:
     """The id made in that second with that end."""
     if not 0 <= seconds < 2**32 or len(tail) != TAIL_BYTES:

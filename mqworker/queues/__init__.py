@@ -7,6 +7,8 @@ from mqworker.queues.rsmq_async import AsyncRsmq
 from mqworker.queues.rsmq_calls import RsmqAttributes, RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq_errors import RsmqError
 from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.queues.skmq_client import SkmqClient, SkmqRefused, SkmqReply, SkmqUnavailable
+from mqworker.queues.skmq_listener import SkmqListener, SkmqPush, SkmqReject
 from mqworker.queues.topic import Topics
 from mqworker.queues.topic_arguments import TopicOptions
 from mqworker.queues.topic_async import AsyncTopics
@@ -32,6 +34,13 @@ __all__ = [
     "RsmqMessage",
     "RsmqOptions",
     "RsmqQueue",
+    "SkmqClient",
+    "SkmqListener",
+    "SkmqPush",
+    "SkmqRefused",
+    "SkmqReject",
+    "SkmqReply",
+    "SkmqUnavailable",
     "TopicNameTaken",
     "TopicOptions",
     "TopicRecord",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mqworker.errors import ConfigurationError, InvalidArgument
+from mqworker.errors import ConfigurationError
 from mqworker.model.gq import (
     GqConsumerRecord,
     GqLiveness,
@@ -19,8 +19,8 @@ from mqworker.model.gq import (
     GqStatus,
     GqTerms,
     Guarantee,
+    guarantee_named,
 )
-from mqworker.model.names import shown
 from mqworker.queues.gq_consumer import GqConsumer, Process
 from mqworker.queues.gq_producer import DEFAULT_LINGER_MS, GqProducer
 from mqworker.queues.gq_redis import GqRedis
@@ -77,7 +77,7 @@ class GqClient:
     ) -> GqConsumer:
         """A consumer; it registers with its first heartbeat or pop. `process` is needed by `run` only."""
         terms = GqTerms(
-            _guarantee(guarantee),
+            guarantee_named(guarantee),
             max_retries,
             reclaim_dead,
             liveness.interval_ms if work_conserving else None,
@@ -101,11 +101,3 @@ class GqClient:
     def close(self) -> None:
         """Close what was opened for this client."""
         self.store.close()
-
-
-def _guarantee(value: str) -> Guarantee:
-    try:
-        return Guarantee(value)
-    except ValueError:
-        accepted = " or ".join(repr(str(each)) for each in Guarantee)
-        raise InvalidArgument(f"guarantee is {shown(value)}; accepted is {accepted}") from None

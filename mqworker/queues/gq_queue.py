@@ -2,7 +2,7 @@
 
 The object is one consumer of the queue: it takes from its partition, `id mod N`. gq has no leases for a time:
 what was claimed is kept until it is settled, or until its consumer is dead and another one reclaims it. What
-returns takes its old place at once; what is buried ends as `failed`.
+returns takes its old place at once; what is buried ends as `failed`. At most once, nothing is reclaimed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.delivery import Delivery
-from mqworker.model.gq import LARGEST_BATCH, GqLiveness, GqMessage, GqResult, GqTerms
+from mqworker.model.gq import LARGEST_BATCH, GqLiveness, GqMessage, GqRecord, GqResult, GqTerms
 from mqworker.model.message import NO_TASK, Enqueued, Message
-from mqworker.model.names import message_id, task_name, whole_number
+from mqworker.model.names import MessageId, message_id, task_name, whole_number
 from mqworker.model.settlement import Ack, Bury, Settlement
 from mqworker.queues.gq_consumer import GqConsumer
 from mqworker.queues.gq_store import GqOutgoing, GqStore
@@ -23,8 +23,9 @@ from mqworker.queues.queue_model import Capability
 
 DEFAULT_LEASE_MS = 30_000
 DEFAULT_LIVENESS = GqLiveness()
-_TERMS = GqTerms(reclaim_dead=True)
-_NO_MORE_TRIES = replace(_TERMS, max_retries=0)
+DEFAULT_TERMS = GqTerms(reclaim_dead=True)
+_NO_ID = "-"
+"""Stands in the header of messages that go by the number which gq gives them."""
 
 
 class GqQueue:
@@ -32,10 +33,14 @@ class GqQueue:
 
     capabilities = Capability.NONE
 
-    def __init__(self, store: GqStore, liveness: GqLiveness = DEFAULT_LIVENESS) -> None:
+    def __init__(
+        self, store: GqStore, liveness: GqLiveness = DEFAULT_LIVENESS, terms: GqTerms = DEFAULT_TERMS
+    ) -> None:
         self._store = store
         self._liveness = liveness
-        self._consumer = GqConsumer(store, None, LARGEST_BATCH, liveness, _TERMS)
+        self._terms = terms
+        self._no_more_tries = replace(terms, max_retries=0)
+        self._consumer = GqConsumer(store, None, LARGEST_BATCH, liveness, terms)
         self._popped: list[GqMessage] = []  # more than was asked for: a pop whose answer came late
         self._fence = 0
         self._held: dict[int, GqMessage] = {}
@@ -43,10 +48,20 @@ class GqQueue:
 
     def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch."""
-        outgoing = [_outgoing(message) for message in messages]
-        for start in range(0, len(outgoing), LARGEST_BATCH):
-            self._store.prepare_push(outgoing[start : start + LARGEST_BATCH])()
+        self._push([_outgoing(message, message.id) for message in messages])
         return [Enqueued(message.id, is_new=True) for message in messages]
+
+    def send(self, *messages: Message) -> list[MessageId]:
+        """The same for messages that go by the numbers which gq gives them; these numbers."""
+        return _ids(self._push([_outgoing(message, _NO_ID) for message in messages]))
+
+    def send_within(self, connection: object, *messages: Message) -> list[MessageId]:
+        """The same in the caller's transaction (SQL only): there when it commits, not if it rolls back."""
+        return _ids(self._store.push_within(connection, [_outgoing(message, _NO_ID) for message in messages]))
+
+    def find(self, message: MessageId) -> GqRecord | None:
+        """A message by its number, as it is stored; None when there is none, or none any more."""
+        return self._store.find(int(message)) if message.isdecimal() else None
 
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """Take up to `count` messages of the own partition; `lease_ms` means nothing here."""
@@ -58,7 +73,7 @@ class GqQueue:
             deliveries, unreadable = self._noted(self._popped[:count])
             self._popped = self._popped[count:]
         if unreadable:  # pushed by somebody who sends no tasks: it would only come back
-            self._store.settle([GqResult(message, is_ok=False) for message in unreadable], _NO_MORE_TRIES)
+            self._write([GqResult(message, is_ok=False) for message in unreadable], self._no_more_tries)
         return deliveries
 
     def settle(self, *settlements: Settlement) -> list[Settlement]:
@@ -73,8 +88,8 @@ class GqQueue:
             for each in settlements
             if each.delivery.fence in held
         ]
-        lost = self._write([result for result, is_buried in results if not is_buried], _TERMS)
-        lost |= self._write([result for result, is_buried in results if is_buried], _NO_MORE_TRIES)
+        lost = self._write([result for result, is_buried in results if not is_buried], self._terms)
+        lost |= self._write([result for result, is_buried in results if is_buried], self._no_more_tries)
         with self._lock:
             for fence in held:
                 self._held.pop(fence, None)
@@ -92,7 +107,7 @@ class GqQueue:
 
     def reclaim(self) -> tuple[int, int]:
         """Delete dead consumers and queue again what they held. How many is not told: always (0, 0)."""
-        self._store.prune(self._liveness, _TERMS)
+        self._store.prune(self._liveness, self._terms)
         return 0, 0
 
     def beat(self) -> None:
@@ -102,6 +117,16 @@ class GqQueue:
     def leave(self) -> None:
         """Delete the own record; what is held may still be settled."""
         self._consumer.stop()
+
+    def close(self) -> None:
+        """Close what was opened for the store."""
+        self._store.close()
+
+    def _push(self, outgoing: Sequence[GqOutgoing]) -> list[int]:
+        ids: list[int] = []
+        for start in range(0, len(outgoing), LARGEST_BATCH):
+            ids += self._store.prepare_push(outgoing[start : start + LARGEST_BATCH])()
+        return ids
 
     def _noted(self, messages: Sequence[GqMessage]) -> tuple[list[Delivery], list[GqMessage]]:
         """Deliveries with fences that grow, and what is no task."""
@@ -121,12 +146,11 @@ class GqQueue:
         return set(self._store.settle(results, terms)) if results else set()
 
 
-def _outgoing(message: Message) -> GqOutgoing:
-    if not message.is_plain:
-        raise InvalidArgument(
-            f"message {message.id} has a priority, delay, deadline, guard or limit; gq accepts none of these"
-        )
-    return GqOutgoing(f"{message.id} {message.task}\n".encode() + message.body)
+def _outgoing(message: Message, id_: str) -> GqOutgoing:
+    for wish in ("priority", "due", "guard", "gate"):
+        if getattr(message, wish):
+            raise InvalidArgument(f"{wish}: a gq queue offers none; use a work queue for that")
+    return GqOutgoing(f"{id_} {message.task}\n".encode() + message.body, message.deadline)
 
 
 def _delivery(fence: int, message: GqMessage) -> Delivery:
@@ -136,10 +160,17 @@ def _delivery(fence: int, message: GqMessage) -> Delivery:
         raise InvalidMessage(f"message {message.id} has no header")
     return Delivery(
         fence,
-        message_id(id_),
+        MessageId(str(message.id)) if id_ == _NO_ID else message_id(id_),
         NO_TASK if task == NO_TASK else task_name(task),
         body,
         message.created_at_ms,
+        # Attempts are counted and nothing else: whoever had it before is taken to have failed.
         deliveries=message.attempt - 1,
         failures=message.attempt - 1,
+        crashes=message.attempt - 1,
+        deadline_at_ms=message.deadline_at_ms,
     )
+
+
+def _ids(numbers: Sequence[int]) -> list[MessageId]:
+    return [MessageId(str(number)) for number in numbers]

@@ -16,7 +16,7 @@ from mqworker.model.gq import (
     GqTerms,
     GqView,
 )
-from mqworker.model.names import queue_name
+from mqworker.model.names import queue_name, shown
 from mqworker.queues.gq_calls import FROM_THE_START, GqCalls
 from mqworker.queues.gq_store import GqOutgoing
 from mqworker.store.keys import DEFAULT_NAMESPACE
@@ -48,7 +48,7 @@ class GqRedis:
     def push_within(self, connection: object, messages: Sequence[GqOutgoing]) -> list[int]:
         """Refused: Redis takes no part in a transaction of a SQL database."""
         raise InvalidArgument(
-            f"connection is {connection!r} for {len(messages)} messages; accepted by gq on SQL only"
+            f"connection is {shown(connection)} for {len(messages)} messages; accepted by gq on SQL only"
         )
 
     def register(self, consumer: str) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.orm import Session
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.gq import (
@@ -25,7 +26,7 @@ from mqworker.model.gq import (
     GqView,
     view_of,
 )
-from mqworker.model.instant import After, At
+from mqworker.model.names import shown
 from mqworker.queues.gq_sql_engine import (
     database_now,
     failures_as_ours,
@@ -34,6 +35,7 @@ from mqworker.queues.gq_sql_engine import (
     transaction,
 )
 from mqworker.queues.gq_sql_messages import GqSqlMessages
+from mqworker.queues.gq_sql_push import GqSqlPush
 from mqworker.queues.gq_sql_tables import GqTables
 from mqworker.queues.gq_store import GqNotRegistered, GqOutgoing
 
@@ -47,6 +49,7 @@ class GqSql:
         self._engine = open_engine(database) if isinstance(database, str) else database
         self._now = database_now(self._engine)
         self._messages = GqSqlMessages(self._tables.messages)
+        self._push = GqSqlPush(self._tables.messages, self._now)
         try:
             with failures_as_ours():
                 self._tables.ensure(self._engine)
@@ -63,17 +66,21 @@ class GqSql:
             nonlocal tries
             tries += 1
             with transaction(self._engine) as connection:
-                before = self._pushed(connection, token) if tries > 1 else []
-                return before or self._insert(connection, messages, token)
+                before = self._push.pushed(connection, token) if tries > 1 else []
+                return before or self._push.insert(connection, messages, token)
 
         return push
 
     def push_within(self, connection: object, messages: Sequence[GqOutgoing]) -> list[int]:
         """Push in the caller's transaction, whose commit makes the messages visible."""
-        if not isinstance(connection, Connection):
-            raise InvalidArgument(f"connection is {connection!r}; accepted is a SQLAlchemy Connection")
         with failures_as_ours():
-            return self._insert(connection, messages, secrets.token_urlsafe(12))
+            if isinstance(connection, Session):
+                connection = connection.connection()
+            if not isinstance(connection, Connection):
+                raise InvalidArgument(
+                    f"connection is {shown(connection)}; accepted is a Connection or Session of SQLAlchemy"
+                )
+            return self._push.insert(connection, messages, secrets.token_urlsafe(12))
 
     def register(self, consumer: str) -> None:
         """Put a consumer at the end of the order of birth; a repeated call changes nothing."""
@@ -177,27 +184,6 @@ class GqSql:
         if self._is_own:
             self._engine.dispose()
 
-    def _insert(self, connection: Connection, messages: Sequence[GqOutgoing], token: str) -> list[int]:
-        table = self._tables.messages
-        statement = insert(table).values(
-            payload=bindparam("message_payload"),
-            created_at_ms=self._now,
-            queued_at_ms=self._now,
-            # One of the two is NULL, or both for no deadline.
-            deadline_at_ms=func.coalesce(bindparam("at_ms"), self._now + bindparam("after_ms")),
-            push_token=token,
-        )
-        rows = [_row(message) for message in messages]
-        if self._engine.dialect.insert_returning:
-            return sorted(connection.execute(statement.returning(table.c.id), rows).scalars())
-        connection.execute(statement, rows)
-        return self._pushed(connection, token)
-
-    def _pushed(self, connection: Connection, token: str) -> list[int]:
-        table = self._tables.messages
-        wanted = select(table.c.id).where(table.c.push_token == token).order_by(table.c.id)
-        return list(connection.execute(wanted).scalars())
-
     def _beat(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> bool:
         table = self._tables.consumers
         is_alive = table.c.last_beat_at_ms > now_ms - liveness.dead_after_ms
@@ -218,9 +204,3 @@ class GqSql:
 
 def _not_registered(consumer: str) -> GqNotRegistered:
     return GqNotRegistered(f"consumer {consumer} was given up after too long a silence")
-
-
-def _row(message: GqOutgoing) -> dict[str, bytes | int | None]:
-    at_ms = message.deadline.epoch_ms if isinstance(message.deadline, At) else None
-    after_ms = message.deadline.ms if isinstance(message.deadline, After) else None
-    return {"message_payload": message.payload, "at_ms": at_ms, "after_ms": after_ms}

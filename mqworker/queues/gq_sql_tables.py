@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -22,14 +21,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from mqworker.errors import ConfigurationError, InvalidArgument
-from mqworker.model.gq import GqStatus
-from mqworker.model.names import shown
+from mqworker.errors import ConfigurationError
+from mqworker.model.gq import GqStatus, sql_queue_name
 
 SCHEMA_VERSION = 1
-
-# Short enough for PostgreSQL's 63 characters, and the same in every database whatever it does to case.
-_NAME = re.compile(r"[a-z0-9_]{1,40}", re.ASCII)
 
 _BIG_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts up in INTEGER columns only
 _BLOB_BYTES = 2**24 - 1  # for MySQL, whose plain BLOB ends at 64 KiB
@@ -47,8 +42,7 @@ class GqTables:
     @classmethod
     def of(cls, queue: str) -> GqTables:
         """The tables as values; nothing is made yet."""
-        if not _NAME.fullmatch(queue):
-            raise InvalidArgument(f"queue is {shown(queue)}; accepted on SQL are 1 to 40 of a-z 0-9 _")
+        sql_queue_name(queue)
         metadata = MetaData()
         return cls(queue, _messages(queue, metadata), _consumers(queue, metadata), _versions(metadata))
 

@@ -96,7 +96,7 @@ class RsmqCalls:
             script("rsmq_create_queue"),
             self.keys(queue).with_registry,
             (vt, delay, maxsize),
-            _checked(queue, lambda _: None),
+            checked(queue, lambda _: None),
             is_numbered=True,
         )
 
@@ -116,13 +116,13 @@ class RsmqCalls:
             script("rsmq_delete_queue"),
             self.keys(queue).with_registry,
             (),
-            _checked(queue, lambda _: None),
+            checked(queue, lambda _: None),
             is_numbered=True,
         )
 
     def get_attributes(self, queue: str) -> Call[RsmqAttributes]:
         """What is known about a queue."""
-        return Call(script("rsmq_get_attributes"), self.keys(queue).shared, (), _checked(queue, _attributes))
+        return Call(script("rsmq_get_attributes"), self.keys(queue).shared, (), checked(queue, _attributes))
 
     def set_attributes(self, queue: str, values: dict[str, int]) -> Call[RsmqAttributes]:
         """Change some attributes; what is known afterwards."""
@@ -131,7 +131,7 @@ class RsmqCalls:
             script("rsmq_set_attributes"),
             self.keys(queue).shared,
             tuple(arguments),
-            _checked(queue, _attributes),
+            checked(queue, _attributes),
         )
 
     def send(self, queue: str, outgoing: Sequence[OutgoingMessage]) -> Call[list[str]]:
@@ -148,7 +148,7 @@ class RsmqCalls:
             script("rsmq_send"),
             keys.shared,
             tuple(arguments),
-            _checked(queue, lambda reply: [reply[0].decode() + end for end in ends]),
+            checked(queue, lambda reply: [reply[0].decode() + end for end in ends]),
             is_numbered=True,
         )
 
@@ -156,7 +156,7 @@ class RsmqCalls:
         """Take messages and hide them, for the queue's vt where nothing else is said."""
         arguments = (count, "" if hidden_ms is None else hidden_ms)
         return Call(
-            script("rsmq_receive"), self.keys(queue).shared, arguments, _checked(queue, received_messages)
+            script("rsmq_receive"), self.keys(queue).shared, arguments, checked(queue, received_messages)
         )
 
     def pop(self, queue: str) -> Call[list[RsmqMessage]]:
@@ -165,7 +165,7 @@ class RsmqCalls:
             script("rsmq_pop"),
             self.keys(queue).shared,
             (),
-            _checked(queue, received_messages),
+            checked(queue, received_messages),
             is_numbered=True,
         )
 
@@ -185,7 +185,7 @@ class RsmqCalls:
             script("rsmq_change_visibility"),
             self.keys(queue).shared,
             (message, hidden_ms),
-            _checked(queue, lambda reply: bool(reply == 1)),
+            checked(queue, lambda reply: bool(reply == 1)),
         )
 
     def _size(self, message: bytes) -> int:
@@ -215,8 +215,8 @@ def _keys(namespace: str, queue: str) -> RsmqKeys:
     return RsmqKeys.of(namespace, queue)
 
 
-def _checked(queue: str, decode: Callable[[RawReply], ReplyT]) -> Callable[[RawReply], ReplyT]:
-    """Scripts answer a refusal by its name, as text, and anything else as a number or a list."""
+def checked(queue: str, decode: Callable[[RawReply], ReplyT]) -> Callable[[RawReply], ReplyT]:
+    """Raises refusals, which scripts answer by name, as text; anything else is a number or a list."""
 
     def decode_or_raise(reply: RawReply) -> ReplyT:
         if isinstance(reply, bytes):

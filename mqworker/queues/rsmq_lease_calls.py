@@ -10,22 +10,21 @@ from mqworker.model.dead_letter import encode_letter
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import as_argument
 from mqworker.model.message import Message
-from mqworker.model.names import MessageId
+from mqworker.model.names import MessageId, message_id
 from mqworker.model.rsmq_text import TaskText, decode_text, encode_text
 from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement
-from mqworker.queues.rsmq_calls import OutgoingMessage, RsmqMessage, received_messages, sent_ms
+from mqworker.queues.rsmq_calls import OutgoingMessage, RsmqMessage, checked, received_messages, sent_ms
 from mqworker.queues.rsmq_errors import refusal
 from mqworker.store.rsmq_keys import RsmqKeys
 from mqworker.store.script import Call, RawReply, script
 
 
 class RsmqLeaseCalls:
-    """Builds calls for one queue and its queue of dead letters; pure."""
+    """Builds calls for one queue and its dead letters; pure."""
 
-    def __init__(self, queue: str, keys: RsmqKeys, dead: RsmqKeys) -> None:
+    def __init__(self, queue: str, keys: RsmqKeys) -> None:
         self._queue = queue
         self._keys = keys
-        self._dead = dead
 
     def claim(self, count: int, lease_ms: int) -> Call[list[Delivery | UnreadableDelivery]]:
         """Receive messages under leases."""
@@ -33,11 +32,10 @@ class RsmqLeaseCalls:
 
     def settle(self, settlements: Sequence[Settlement]) -> Call[list[Settlement]]:
         """End deliveries; the reply lists those whose lease was lost."""
-        dead = (self._dead.registry, self._dead.messages, self._dead.line, self._dead.letters)
         arguments = [part for settlement in settlements for part in _arguments_of(settlement)]
         return Call(
             script("rsmq_settle"),
-            (*self._keys.with_leases, *dead),
+            (*self._keys.with_leases, *self._keys.dead),
             tuple(arguments),
             lambda lost: [settlements[position] for position in lost],
             is_numbered=True,
@@ -56,6 +54,15 @@ class RsmqLeaseCalls:
         """Forget leases that ended: (messages that returned, leases looked at)."""
         return Call(script("rsmq_reclaim"), self._keys.with_leases, (limit,), tuple)
 
+    def revive(self, ids: Sequence[str]) -> Call[list[bool]]:
+        """Put dead letters back in line; for each whether it was one."""
+        return Call(
+            script("rsmq_revive"),
+            (*self._keys.with_leases, *self._keys.dead),
+            tuple(ids),
+            checked(self._queue, lambda reply: [verdict == 1 for verdict in reply]),
+        )
+
     def promote(self) -> Call[int]:
         """Milliseconds until the next delayed message is due, or -1."""
         return Call(script("rsmq_promote"), self._keys.shared, (), int)
@@ -67,12 +74,12 @@ class RsmqLeaseCalls:
         return [_delivery(received, fence) for fence, received in enumerate(received_messages(found), first)]
 
 
-def outgoing_of(message: Message) -> OutgoingMessage:
-    """The message as it is sent through RSMQ, which has no place for some wishes."""
-    for wish in ("priority", "deadline", "guard"):
+def outgoing_of(message: Message, chosen: MessageId | None) -> OutgoingMessage:
+    """The message as it is sent through RSMQ, with an id of ours or not; some wishes have no place there."""
+    for wish in ("priority", "deadline", "guard", "gate"):
         if getattr(message, wish):
             raise InvalidArgument(f"{wish}: an RSMQ queue offers none; use a work queue for that")
-    text = encode_text(TaskText(message.task, message.body, message.id))
+    text = encode_text(TaskText(message.task, message.body, chosen))
     # Without a wish the message is due at once: the queue's delay is for those who know of it.
     return OutgoingMessage(text, as_argument(message.due) or "+0")
 
@@ -80,17 +87,19 @@ def outgoing_of(message: Message) -> OutgoingMessage:
 def _delivery(received: RsmqMessage, fence: int) -> Delivery | UnreadableDelivery:
     try:
         content = decode_text(received.message)
-    except InvalidMessage as error:
+        id_ = content.id or message_id(received.id)  # foreign clients may name a message as they like
+    except (InvalidMessage, InvalidArgument) as error:
         return UnreadableDelivery(fence, received.message, str(error))
     return Delivery(
         fence=fence,
-        id=content.id or MessageId(received.id),
+        id=id_,
         task=content.task,
         body=content.body,
         enqueued_at_ms=int(sent_ms(received.id)),
         deliveries=received.rc - 1,
         # The layout counts deliveries and nothing else: whoever had it before is taken to have failed.
         failures=received.rc - 1,
+        crashes=received.rc - 1,
     )
 
 

@@ -2,7 +2,7 @@
 
 A message is a JSON text (model/rsmq_text.py), so a program in any language can send a task, and sees ours. A
 lease is RSMQ's visibility timeout; its fence stands in a side key and is lost as soon as anybody else
-received the message. What is given up, or is no task at all, moves to the RSMQ queue `<name>-dead`.
+received the message. What is given up, or is no task at all, moves to side keys of ours, with the reason.
 
 What the layout has no place for: priorities, deadlines, guards, results. Failures and crashes are not told
 apart: both are earlier deliveries.
@@ -11,13 +11,15 @@ apart: both are earlier deliveries.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
 
-from mqworker.errors import InvalidArgument
+from mqworker.errors import InvalidArgument, UnknownQueue
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import Enqueued, Message
-from mqworker.model.names import LONGEST_HORIZON_MS, whole_number
+from mqworker.model.names import LONGEST_HORIZON_MS, MessageId, whole_number
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues import rsmq_arguments as accept
 from mqworker.queues.queue_model import Capability
@@ -29,12 +31,25 @@ from mqworker.store.procedure import Procedure, Read
 from mqworker.store.store import Store
 
 DEFAULT_LEASE_MS = 30_000
-DEAD_SUFFIX = "-dead"
+
+ResultT = TypeVar("ResultT")
+
+
+class RsmqState(StrEnum):
+    """Where a message is, as far as its keys tell."""
+
+    VISIBLE = "visible"
+    DELAYED = "delayed"
+    HIDDEN = "hidden"
+    """Received before, and hidden since: somebody works on it, or it waits for its next try."""
+    DEAD = "dead"
+    GONE = "gone"
+    """Deleted, which is how a message ends; or it never was."""
 
 
 @dataclass(frozen=True, slots=True)
 class RsmqBurial:
-    """A message in the queue of dead letters, and why it is there; reason '' where nobody said."""
+    """A dead letter: the message as it was sent, and why it was given up."""
 
     id: str
     message: bytes
@@ -65,11 +80,15 @@ class RsmqQueue:
 
     def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""
-        return self.store.follow(self._steps.enqueue(messages))
+        return self._follow(lambda: self._steps.enqueue(messages))
+
+    def send(self, *messages: Message) -> list[MessageId]:
+        """The same for messages that go by the ids which RSMQ gives them; these ids."""
+        return self._follow(lambda: self._steps.send(messages))
 
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """Take up to `count` messages under a lease that ends by itself, unless extended."""
-        return self.store.follow(self._steps.claim(count, lease_ms))
+        return self._follow(lambda: self._steps.claim(count, lease_ms))
 
     def settle(self, *settlements: Settlement) -> list[Settlement]:
         """End deliveries. Those whose lease was lost come back, untouched."""
@@ -87,9 +106,24 @@ class RsmqQueue:
         """Milliseconds until the next delayed message is due, or -1; it becomes visible by itself."""
         return self.store.run(self._steps.lease_calls.promote())
 
+    def find(self, message: MessageId) -> RsmqState:
+        """Where the message with this id of RSMQ is."""
+        return self.store.follow(self._steps.find(message))
+
     def burials(self, start: int = 0, count: int = 100) -> list[RsmqBurial]:
-        """What was given up and still lies in the queue of dead letters, the oldest first."""
+        """What was given up, the oldest first."""
         return self.store.follow(self._steps.burials(start, count))
+
+    def revive(self, *ids: str) -> list[bool]:
+        """Put dead letters back in line; for each whether it was one."""
+        return self._follow(lambda: self._steps.revive(ids))
+
+    def _follow(self, begin: Callable[[], Procedure[ResultT]]) -> ResultT:
+        try:
+            return self.store.follow(begin())
+        except UnknownQueue:  # somebody deleted it since we made it
+            self._steps.make_again()
+            return self.store.follow(begin())
 
 
 class RsmqQueueSteps:
@@ -99,16 +133,27 @@ class RsmqQueueSteps:
         self._queue = queue
         self._rsmq = RsmqSteps(options)
         self._settings = (vt, DEFAULT_DELAY, maxsize)
-        self._dead = self._rsmq.calls.keys(accept.queue_name(f"{queue}{DEAD_SUFFIX}"))
-        self.lease_calls = RsmqLeaseCalls(queue, self._rsmq.calls.keys(queue), self._dead)
+        self._keys = self._rsmq.calls.keys(queue)
+        self.lease_calls = RsmqLeaseCalls(queue, self._keys)
+        self._is_made = False
+
+    def make_again(self) -> None:
+        """Make the queue before its next use, for it is no longer there."""
         self._is_made = False
 
     def enqueue(self, messages: Sequence[Message]) -> Procedure[list[Enqueued]]:
         """Send messages, a batch at a time."""
-        outgoing = [outgoing_of(message) for message in messages]
+        outgoing = [outgoing_of(message, message.id) for message in messages]
         yield from self._make()
         yield from self._rsmq.send_outgoing(self._queue, outgoing)
         return [Enqueued(message.id, is_new=True) for message in messages]
+
+    def send(self, messages: Sequence[Message]) -> Procedure[list[MessageId]]:
+        """Send messages without ids of ours."""
+        outgoing = [outgoing_of(message, None) for message in messages]
+        yield from self._make()
+        ids: list[str] = yield from self._rsmq.send_outgoing(self._queue, outgoing)
+        return [MessageId(each) for each in ids]
 
     def claim(self, count: int, lease_ms: int) -> Procedure[list[Delivery]]:
         """Take messages; what is no task is buried on the way, for it would only come back."""
@@ -149,19 +194,47 @@ class RsmqQueueSteps:
             if looked_at < LARGEST_BATCH:
                 return returned, 0
 
+    def find(self, message: MessageId) -> Procedure[RsmqState]:
+        """Look at one message, in one round trip."""
+        keys, (dead, _, _) = self._keys, self._keys.dead
+        time, visible_at_ms, received, is_dead = yield Read(
+            (
+                ("TIME",),
+                ("ZSCORE", keys.line, message),
+                ("HGET", keys.messages, f"{message}:rc"),
+                ("HEXISTS", dead, message),
+            ),
+            keys.line,
+        )
+        if visible_at_ms is None:
+            return RsmqState.DEAD if is_dead else RsmqState.GONE
+        if float(visible_at_ms) <= int(time[0]) * 1000 + int(time[1]) // 1000:
+            return RsmqState.VISIBLE
+        return RsmqState.HIDDEN if received else RsmqState.DELAYED
+
     def burials(self, start: int, count: int) -> Procedure[list[RsmqBurial]]:
         """Dead letters with their reasons, read in two round trips."""
-        last = start + count - 1
-        line: list[bytes] = (
-            yield Read((("ZRANGE", self._dead.line, start, last, "WITHSCORES"),), self._dead.line)
+        messages_key, letters_key, buried_key = self._keys.dead
+        found: list[bytes] = (
+            yield Read((("ZRANGE", buried_key, start, start + count - 1, "WITHSCORES"),), self._keys.line)
         )[0]
-        if not line:
+        if not found:
             return []
-        ids = line[::2]
+        ids = found[::2]
         messages, letters = yield Read(
-            (("HMGET", self._dead.messages, *ids), ("HMGET", self._dead.letters, *ids)), self._dead.line
+            (("HMGET", messages_key, *ids), ("HMGET", letters_key, *ids)), self._keys.line
         )
-        return [_burial(*parts) for parts in zip(ids, messages, line[1::2], letters, strict=True) if parts[1]]
+        return [
+            _burial(*parts) for parts in zip(ids, messages, found[1::2], letters, strict=True) if parts[1]
+        ]
+
+    def revive(self, ids: Sequence[str]) -> Procedure[list[bool]]:
+        """Put dead letters back, a batch at a time."""
+        yield from self._make()
+        revived: list[bool] = []
+        for batch in chunks(ids):
+            revived += yield self.lease_calls.revive(batch)
+        return revived
 
     def _make(self) -> Procedure[None]:
         if not self._is_made:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.topic_calls import TopicRecord
+from mqworker.queues.topic_calls import Dispatched, TopicRecord
 from mqworker.queues.topic_steps import TopicSteps
 from mqworker.store.store import Store
 
@@ -25,6 +25,11 @@ class Topics:
     def __init__(self, store: Store, options: TopicOptions | None = None) -> None:
         self.store = store
         self._steps = TopicSteps(options or TopicOptions())
+
+    @property
+    def channel(self) -> str:
+        """Where publishing into an empty topic calls those who dispatch (SSUBSCRIBE)."""
+        return self._steps.calls.keys.side
 
     def publish(self, key: str, payload: bytes | str) -> str:
         """Append a record to the main queue of a topic; its id."""
@@ -52,6 +57,10 @@ class Topics:
     def dispatch(self) -> int:
         """Move up to a thousand records of each topic to all that listen; how many records."""
         return self.store.follow(self._steps.dispatch())
+
+    def dispatch_waiting(self) -> Dispatched:
+        """The same, but only where something waits, and saying when to come again."""
+        return self.store.follow(self._steps.dispatch_waiting())
 
     def sweep(self) -> int:
         """Drop peers that fell silent, and consumer ids without peers; how many peers."""

@@ -16,6 +16,7 @@ LONGEST_NAME_BYTES = 512
 LARGEST_BATCH = 1_000
 """Records in one call: they must fit Lua's stack, and nobody else should wait long for it."""
 
+_MOST_OBSERVED_BYTES = 4 * 1024 * 1024
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{0,64}", re.ASCII)
 
 
@@ -34,6 +35,9 @@ class TopicOptions:
     main queue where it was the last peer that listened; elsewhere others have copies of their own."""
     observed_at_once: int = 50
     """How many records of each topic one `observe` takes."""
+    observed_bytes: int = 1_048_576
+    """After so many bytes, as stored, one `observe` takes no further record: most clients of gRPC refuse an
+    answer of more than 4 MiB, and what was in it would be lost."""
     dispatched_at_once: int = LARGEST_BATCH
     """How many records of each topic one `dispatch` moves."""
     queue_ttl_ms: int | None = None
@@ -46,6 +50,7 @@ class TopicOptions:
         whole_number("silent_ms", self.silent_ms, least=1, most=LONGEST_HORIZON_MS)
         whole_number("grace_ms", self.grace_ms, least=0, most=LONGEST_HORIZON_MS)
         whole_number("observed_at_once", self.observed_at_once, least=1, most=LARGEST_BATCH)
+        whole_number("observed_bytes", self.observed_bytes, least=1, most=_MOST_OBSERVED_BYTES)
         whole_number("dispatched_at_once", self.dispatched_at_once, least=1, most=LARGEST_BATCH)
         if self.queue_ttl_ms is not None:
             whole_number("queue_ttl_ms", self.queue_ttl_ms, least=1, most=LONGEST_HORIZON_MS)

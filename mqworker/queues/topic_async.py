@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.topic_calls import TopicRecord
+from mqworker.queues.topic_calls import Dispatched, TopicRecord
 from mqworker.queues.topic_steps import TopicSteps
 from mqworker.store.async_store import AsyncStore
 
@@ -43,6 +43,10 @@ class AsyncTopics:
     async def dispatch(self) -> int:
         """Move up to a thousand records of each topic to all that listen; how many records."""
         return await self.store.follow(self._steps.dispatch())
+
+    async def dispatch_waiting(self) -> Dispatched:
+        """The same, but only where something waits, and saying when to come again."""
+        return await self.store.follow(self._steps.dispatch_waiting())
 
     async def sweep(self) -> int:
         """Drop peers that fell silent, and consumer ids without peers; how many peers."""

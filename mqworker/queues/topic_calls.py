@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqworker.errors import StoreRefused
-from mqworker.model.xid import XidSource
+from mqworker.model.xid import XidSource, xid_end
 from mqworker.queues.topic_arguments import TopicOptions
 from mqworker.queues.topic_errors import TopicNameTaken
 from mqworker.store.script import Call, RawReply, script
@@ -34,8 +34,22 @@ class Moved:
 
     count: int
     left: int
+    wait_ms: int = 0
+    """Until a backlog has waited long enough for more subscribers; 0 when it does not wait."""
     problem: str = ""
     """What stands under one of the keys that does not belong there; then nothing was moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What one look at all topics found and did."""
+
+    count: int
+    """Records moved."""
+    topics: int
+    """Topics that somebody listens to."""
+    next_in_ms: int | None
+    """When to look again: 0 for at once, None for when something is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,7 @@ class TopicCalls:
         """Append records to a main queue; their ids."""
         arguments: list[str | bytes | int] = [key, self.options.queue_ttl_ms or 0]
         for payload in payloads:
-            arguments += (self._ids.tail().hex(), base64.b64encode(payload))
+            arguments += (xid_end(self._ids.tail()), base64.b64encode(payload))
         return Call(
             script("topic_publish"),
             self.keys.shared,
@@ -85,7 +99,8 @@ class TopicCalls:
 
     def observe(self, consumer: str, peer: str) -> Call[list[TopicRecord]]:
         """Take what is there for a peer."""
-        arguments = (consumer, peer, self.options.observed_at_once, self.options.silent_ms)
+        options = self.options
+        arguments = (consumer, peer, options.observed_at_once, options.silent_ms, options.observed_bytes)
         return Call(script("topic_observe"), self.keys.shared, arguments, _records, is_numbered=True)
 
     def dispatch(self, key: bytes, count: int) -> Call[Moved]:
@@ -94,7 +109,7 @@ class TopicCalls:
             script("topic_dispatch"),
             self.keys.shared,
             (key, count, self.options.orphans),
-            lambda reply: Moved(0, 0, _text(reply)) if isinstance(reply, bytes) else Moved(*reply),
+            lambda reply: Moved(0, 0, problem=_text(reply)) if isinstance(reply, bytes) else Moved(*reply),
         )
 
     def sweep(self, consumers: Sequence[bytes]) -> Call[Swept]:

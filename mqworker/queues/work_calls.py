@@ -100,17 +100,20 @@ class WorkQueueCalls:
         self, settlements: Sequence[Settlement], consumer: ConsumerName | None, results_ms: int = 60_000
     ) -> Call[list[Settlement]]:
         """End deliveries, keeping results so long at least; the reply lists those whose lease was lost."""
-        done = [settlement for settlement in settlements if isinstance(settlement, Ack)]
+        done = [settlement for settlement in settlements if type(settlement) is Ack]
         others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
         in_order: list[Settlement] = [*done, *others]
         carried_out = [_buried_at_the_limit(settlement) for settlement in others]
         block = settled_block([*done, *carried_out])
-        results = [(position, ack.result) for position, ack in enumerate(done) if ack.result]
+        results = [ack.result for ack in done]
+        if not any(results):
+            results.clear()
         arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data]
         arguments += [results_ms, len(done), len(results)]
         arguments += [ack.delivery.fence for ack in done]
-        arguments += [part for result in results for part in result]
-        arguments += [part for settlement in carried_out for part in _other_arguments(settlement)]
+        arguments += results
+        for settlement in carried_out:
+            arguments += _other_arguments(settlement)
         return Call(
             script("settle"),
             (*self.keys.shared, self.keys.held(consumer)),
@@ -146,7 +149,7 @@ class WorkQueueCalls:
         return Call(
             script("reap"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, limit, consumer, silent_ms),
+            (self._kept, limit, consumer, silent_ms, self._window_ms),
             int,
         )
 
@@ -180,10 +183,13 @@ class WorkQueueCalls:
         """Ask that a message which somebody holds be stopped."""
         return Call(script("request_cancel"), self.keys.shared, (message,), int)
 
-    def clear_outbox(self, members: Sequence[MessageId]) -> Call[int]:
-        """Say that what followed from the end of workflow members was done."""
+    def clear_outbox(self, ends: Sequence[tuple[MessageId, bytes]]) -> Call[int]:
+        """Say that what followed from these ends of workflow members was done."""
         keys = (*self.keys.shared, self.keys.named("outbox"))
-        return Call(script("clear_outbox"), keys, (self._window_ms, *members), int)
+        arguments: list[Argument] = [self._window_ms]
+        for member, outcome in ends:
+            arguments += (member, outcome[:1])
+        return Call(script("clear_outbox"), keys, tuple(arguments), int)
 
     def rotate_results(self) -> Call[int]:
         """Drop results that were kept long enough."""
@@ -233,6 +239,10 @@ class WorkQueueCalls:
             _popped,
             is_numbered=True,
         )
+
+    def put_back(self, messages: Sequence[str]) -> Call[int]:
+        """Undo a pop whose caller is gone; how many were still his."""
+        return Call(script("put_back"), self.keys.rqueue, (self._kept, *messages), int)
 
     def ack(self, messages: Sequence[str]) -> Call[list[MessageId] | None]:
         """MQ.ACK."""

@@ -19,7 +19,7 @@ from mqworker.store.procedure import Procedure, Read
 LARGEST_BATCH = 1_000
 """Messages in one call: the arguments must fit Lua's stack, and nobody else should wait long for it."""
 
-_LARGEST_BATCH_BYTES = 4 * LARGEST_BODY_BYTES
+LARGEST_BATCH_BYTES = 4 * LARGEST_BODY_BYTES
 _SEARCH_WINDOW = 2_000
 _UNUSED_LANE_MS = 3_600_000
 
@@ -209,7 +209,8 @@ class WorkQueueSteps:
         meta = dict(zip(fields[::2], fields[1::2], strict=True))
         limit = meta.pop("limit", None)
         return QueueCounts(
-            ready=replies[1] + replies[2] - int(meta.pop("holes", 0)),
+            # A foreign hand may have noted more holes than there are; `repair` forgets them.
+            ready=max(0, replies[1] + replies[2] - int(meta.pop("holes", 0))),
             delayed=replies[3],
             leased=sum(replies[6:]),
             delivered=replies[4],
@@ -342,7 +343,7 @@ def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     batch: list[Message] = []
     batch_bytes = 0
     for message in messages:
-        if batch and (len(batch) == LARGEST_BATCH or batch_bytes + len(message.body) > _LARGEST_BATCH_BYTES):
+        if batch and (len(batch) == LARGEST_BATCH or batch_bytes + len(message.body) > LARGEST_BATCH_BYTES):
             yield batch
             batch, batch_bytes = [], 0
         batch.append(message)

@@ -14,7 +14,7 @@ from typing import Any
 from mqworker.errors import InvalidMessage
 from mqworker.model.dead_letter import DeadLetter, decode_grave
 from mqworker.model.delivery import Delivery
-from mqworker.model.event import COMPRESSED, ENQUEUED, decode_block
+from mqworker.model.event import ENQUEUED, decode_block, expand
 from mqworker.model.names import MessageId
 from mqworker.model.record import decode_record
 from mqworker.queues.work import WorkQueue
@@ -135,8 +135,7 @@ def _events_of(fields: dict[bytes, bytes], message: MessageId) -> list[dict[str,
         if name in {b"n", b"v"}:
             continue
         with suppress(ValueError, zlib.error):  # a block of a later version is passed over
-            text = zlib.decompress(block) if name == COMPRESSED.encode() else block
-            if message.encode() not in text:
+            if message.encode() not in expand(name.decode(), block):
                 return []  # seen without parsing: most blocks are about others
             void = frozenset(int(each) for each in fields.get(b"v", b"").split(b",") if each)
             events = decode_block(name.decode(), block, void)

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mqworker.model.event import SUCCEEDED, decode_block
+from mqworker.model.event import IDS, SUCCEEDED, decode_block
 from mqworker.queues.work import WorkQueue
 
 _ENTRIES = 50
+_NO_RUNS = {b"n", b"v", IDS.encode()}
 _P95 = 0.95
 
 
@@ -44,7 +45,7 @@ def recent_waits(queue: WorkQueue) -> Waits | None:
 def _first_runs(entry: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - the shape of XREVRANGE's reply
     fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
     found: list[dict[str, Any]] = []
-    for codec in (b"j", b"z"):
+    for codec in fields.keys() - _NO_RUNS:
         with suppress(KeyError, ValueError, zlib.error):  # an entry of another kind, or of a later version
             found += decode_block(codec.decode(), fields[codec])
     return [

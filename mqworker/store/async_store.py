@@ -40,6 +40,11 @@ class AsyncStore:
         self._lanes = LanePool()
         self._chance = random.SystemRandom()
 
+    @property
+    def connection(self) -> AsyncConnection:
+        """The connection underneath, for whoever asks once and without patience."""
+        return self._connection
+
     async def run(self, call: Call[ReplyT]) -> ReplyT:
         """Run one script and give its decoded reply."""
         result: ReplyT = (await self.run_together([call]))[0]
@@ -49,6 +54,16 @@ class AsyncStore:
         """Run scripts of one queue in one round trip, in order. Each is atomic; together they are not."""
         exchange = Exchange(calls, self._lanes)
         while not exchange.take_replies(await self._send(exchange.commands(), exchange.key)):
+            pass
+        return exchange.results()
+
+    def begin(self, calls: Sequence[Call[Any]]) -> Exchange:
+        """Number calls of one queue for a round trip that the caller repeats itself, by `attempt`."""
+        return Exchange(calls, self._lanes)
+
+    async def attempt(self, exchange: Exchange) -> list[Any]:
+        """Send an exchange once. After StoreUnavailable it may be attempted again: nothing happens twice."""
+        while not exchange.take_replies(await self._connection.execute(exchange.commands(), exchange.key)):
             pass
         return exchange.results()
 

@@ -10,7 +10,7 @@ from mqworker.store.address import Cluster, HostPort
 from mqworker.store.command import Command, Reply
 from mqworker.store.link_options import Limits, access_of
 from mqworker.store.node import Node, open_link
-from mqworker.store.server_errors import ServerName, settled, was_executed
+from mqworker.store.server_errors import ServerName, each_settled, settled, was_executed
 from mqworker.store.slots import (
     CLUSTER_SLOTS,
     MAX_ROUNDS,
@@ -48,6 +48,36 @@ class ClusterConnection:
         if any(isinstance(reply, Exception) for reply in raw):
             self._follow_redirections(place, raw, commands)
         return settled(raw, self._node(place).name)
+
+    def execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """One round trip to each node that owns some of the keys."""
+        indexes_by_tag: dict[object, list[int]] = {}
+        for index, key in enumerate(keys):
+            indexes_by_tag.setdefault(self._tag_of(key), []).append(index)
+        outcome: dict[int, Reply | MqworkerError] = {}
+        for indexes in indexes_by_tag.values():
+            some = [commands[index] for index in indexes]
+            outcome |= zip(indexes, self._execute_some(some, keys[indexes[0]]), strict=True)
+        return [outcome[index] for index in range(len(commands))]
+
+    def _tag_of(self, key: str | None) -> object:
+        """Commands of one tag go to one node; while nobody knows which, those of one slot do."""
+        try:
+            return self._place_of(key)
+        except MqworkerError:
+            return None if key is None else slot_of(key)
+
+    def _execute_some(self, commands: Sequence[Command], key: str | None) -> Sequence[Reply | MqworkerError]:
+        try:
+            place = self._place_of(key)
+            raw = self._exchange(Send(place, tuple(range(len(commands)))), commands)
+            if any(isinstance(reply, Exception) for reply in raw):
+                self._follow_redirections(place, raw, commands)
+            return each_settled(raw, self._node(place).name)
+        except MqworkerError as trouble:
+            return [trouble] * len(commands)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
         """Every primary of a freshly asked slot table."""

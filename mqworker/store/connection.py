@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, assert_never
 
+from mqworker.errors import MqworkerError
 from mqworker.store.address import (
     Cluster,
     Sentinel,
@@ -24,7 +25,7 @@ from mqworker.store.command import Command, Reply
 from mqworker.store.link_options import Limits, Place, access_of
 from mqworker.store.node import Link, Node, open_link
 from mqworker.store.sentinel import find_primary
-from mqworker.store.server_errors import ServerName, settled
+from mqworker.store.server_errors import ServerName, each_settled, settled
 from mqworker.store.subscription import Subscription
 
 
@@ -40,6 +41,15 @@ class Connection(Protocol):
         NOSCRIPT and MQW_… stand in the list as ReplyError. Anything else that is an error raises
         StoreUnavailable, StoreFull or StoreRefused, after all replies were read. While a cluster moves the
         slot of `key`, commands of one call may run in another order.
+        """
+
+    def execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """Send commands of many callers in one round trip to each server, by the key of each.
+
+        As `execute`, but trouble stands in the place of the command that met it: one caller's key of a
+        foreign type is nothing to the others, nor is a shard that does not answer.
         """
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
@@ -81,6 +91,16 @@ class SingleConnection:
         """All commands in one round trip."""
         del key  # one server owns them all
         return settled(self._node.exchange(commands), self._node.name)
+
+    def execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """All commands in one round trip; trouble with the server is everybody's."""
+        del keys
+        try:
+            return each_settled(self._node.exchange(commands), self._node.name)
+        except MqworkerError as trouble:
+            return [trouble] * len(commands)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
         """The one server there is."""

@@ -52,7 +52,7 @@ class Exchange:
         """The decoded answers; raises the first refusal."""
         for lane in self._taken:
             self._lanes.give_back(lane)
-        return [_decoded(call, self._replies[i]) for i, call in enumerate(self._calls)]
+        return [decoded(call, self._replies[i]) for i, call in enumerate(self._calls)]
 
     def _open(self) -> list[int]:
         return [i for i in range(len(self._calls)) if i not in self._replies]
@@ -65,7 +65,8 @@ class Exchange:
         return lane.next_call()
 
 
-def _decoded(call: Call[Any], reply: Reply) -> RawReply:
+def decoded(call: Call[Any], reply: Reply) -> RawReply:
+    """What a reply means; raises the refusal that it may be."""
     if isinstance(reply, ReplyError):
         raise _refusal(call, reply)
     return call.decode(reply)

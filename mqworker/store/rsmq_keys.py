@@ -58,6 +58,7 @@ class RsmqKeys:
         return (*self.shared, f"{self.shared[0]}:held", f"{self.shared[0]}:leases")
 
     @property
-    def letters(self) -> str:
-        """hash, ours: id -> why the message was buried, as JSON; kept for a queue of dead letters."""
-        return f"{self.shared[0]}:letters"
+    def dead(self) -> tuple[str, str, str]:
+        """Dead letters, ours: the hashes id -> message and id -> why, and the zset id -> buried at, ms."""
+        side = self.shared[0]
+        return f"{side}:dead", f"{side}:letters", f"{side}:buried"

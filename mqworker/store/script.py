@@ -59,11 +59,12 @@ def script(name: str) -> Script:
     """The script `scripts/<name>.lua`, with the parts it includes in place."""
     lines = (_FOLDER / f"{name}.lua").read_text().splitlines()
     source = "\n".join(
-        _part(line.removeprefix(_INCLUDE)) if line.startswith(_INCLUDE) else line for line in lines
+        part(line.removeprefix(_INCLUDE)) if line.startswith(_INCLUDE) else line for line in lines
     )
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
 @cache
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A text that scripts share, `scripts/parts/<name>.lua`."""
     return (_FOLDER / "parts" / f"{name}.lua").read_text()

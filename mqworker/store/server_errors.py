@@ -122,6 +122,14 @@ def settled(raw: list[object], server: ServerName) -> list[Reply]:
     return cast("list[Reply]", raw)  # hiredis hands out nothing else for RESP2
 
 
+def each_settled(raw: Iterable[object], server: ServerName) -> list[Reply | MqworkerError]:
+    """The replies of commands that have nothing to do with one another: the trouble of each in its place."""
+    return [
+        _answer_or_trouble(reply, server) if isinstance(reply, Exception) else cast("Reply", reply)
+        for reply in raw
+    ]
+
+
 def has_lost_primary(raw: Iterable[object]) -> bool:
     """Whether the server said that it does not take writes any more: its links are of no use."""
     return any(isinstance(reply, exceptions.ReadOnlyError | exceptions.MasterDownError) for reply in raw)
@@ -160,6 +168,13 @@ def _answer_or_raise(error: Exception, batch: list[object], server: ServerName) 
     raise _reply_trouble(error, server, maybe_executed=any(map(was_executed, batch))) from error
 
 
+def _answer_or_trouble(error: Exception, server: ServerName) -> ReplyError | MqworkerError:
+    try:
+        return _answer_or_raise(error, [error], server)
+    except MqworkerError as trouble:
+        return trouble
+
+
 def _reply_trouble(error: Exception, server: ServerName, *, maybe_executed: bool) -> MqworkerError:
     code, text = code_and_text(error)
     if code == "OOM":
@@ -169,7 +184,7 @@ def _reply_trouble(error: Exception, server: ServerName, *, maybe_executed: bool
             _sentence(server, ADVICE_BY_UNAVAILABLE_CODE[code], text), maybe_executed=maybe_executed
         )
     advice = ADVICE_BY_REFUSED_CODE.get(code, "refused the command")
-    return StoreRefused(_sentence(server, advice, f"{code} {text}"))
+    return StoreRefused(_sentence(server, advice, f"{code} {text}"), code=code)
 
 
 def _sentence(server: ServerName, what: str, server_text: str) -> str:

@@ -12,6 +12,7 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.connection import Connection
 from mqworker.store.exchange import Exchange
+from mqworker.store.group_commit import Entry, GroupCommit
 from mqworker.store.lanes import LanePool
 from mqworker.store.procedure import Procedure, Read, ResultT, Step
 from mqworker.store.retrying import pause_before_retry_ms
@@ -67,6 +68,12 @@ class Store:
         while not exchange.take_replies(self._connection.execute(exchange.commands(), exchange.key)):
             pass
         return exchange.results()
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """Send the steps of many callers once, together; each entry has its outcome afterwards."""
+        group = GroupCommit(entries)
+        while not group.is_complete:
+            group.take_replies(self._connection.execute_each(*group.commands()))
 
     def follow(self, procedure: Procedure[ResultT]) -> ResultT:
         """Carry out a procedure to its end and give its result."""

@@ -37,11 +37,16 @@ class TopicKeys:
 
     @property
     def side(self) -> str:
-        """set, ours: consumer ids that have peers. Scripts make two kinds of strings from it, which expire.
+        """set, ours: consumer ids that have peers. The channel of this name calls whoever dispatches.
 
-        `:call:<lane>` is the newest call and its reply; `:grace:<topic>` is there while a backlog waits.
+        Scripts make two kinds of strings from it, which expire: `:call:<lane>` is the newest call and its
+        reply; `:grace:<topic>` is there while a backlog waits.
         """
         return f"mqw:topics:{{{self.prefix}}}"
+
+    def queue_of(self, topic: bytes) -> bytes:
+        """list, documented: the main queue of a topic."""
+        return f"{self.prefix}QUEUE_".encode() + topic
 
     def topic_of(self, queue: bytes) -> bytes | None:
         """The topic whose main queue has this name; None for a name of another kind."""

@@ -129,7 +129,7 @@ class ChildCare:
         record.generation += 1
         if record.role is Role.DISPATCHER:
             self.tell(self._family.the(Role.REAPER), self._consumers.begin(record.generation))
-        start = self._node.child_start(record.name, record.generation, self._consumers.present)
+        start = self._node.child_start(record.name, record.generation, self._consumer_of(record))
         record.kill_reason, record.kill_fault = None, Fault.COUNTED
         record.deaf_since_ms = None
         record.vitals, record.progress, record.facts = Vitals(now_ms), 0, {}
@@ -145,6 +145,13 @@ class ChildCare:
         if record.role is Role.REAPER:
             for mail in self._consumers.briefing():
                 self.tell(record, mail)
+
+    def _consumer_of(self, record: ChildRecord) -> str:
+        if record.role is not Role.GATEWAY:
+            return self._consumers.present
+        started = self._consumers.begin_gateway(record.name, record.generation)
+        self.tell(self._family.the(Role.REAPER), started)
+        return started.consumer
 
     def _wire(self, record: ChildRecord) -> None:
         """A new pipe to each of its peers: what is left in the old ones belongs to the dead."""
@@ -277,6 +284,9 @@ class ChildCare:
     def _tell_of_death(self, record: ChildRecord, ending: Ending, cause: str) -> None:
         if record.role is Role.WORKER:
             self.tell(self._family.the(Role.DISPATCHER), WorkerExited(record.name, cause, ending.rss_bytes))
+        if record.role is Role.GATEWAY:
+            for mail in self._consumers.end_gateway(record.name):
+                self.tell(self._family.the(Role.REAPER), mail)
         if record.role is Role.DISPATCHER:
             self._consumers.end()
             is_orderly = self.is_closing and ending.code == 0
@@ -326,7 +336,7 @@ def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], Verdict]:
 
 def _is_failure(record: ChildRecord, ending: Ending) -> bool:
     """While stopping: Redis may be away, and who has nothing to settle or release may be killed when late."""
-    is_killed_harmlessly = record.kill_reason is not None and record.role is Role.ACTOR
+    is_killed_harmlessly = record.kill_reason is not None and record.role in {Role.ACTOR, Role.GATEWAY}
     is_fine = record.role is Role.WORKER or is_killed_harmlessly
     return not is_fine and ending.code not in {0, EXIT_UNAVAILABLE}
 

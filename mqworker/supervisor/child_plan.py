@@ -27,6 +27,8 @@ class Role(Enum):
     """When it dies its workers are ended too: what they run is leased to it."""
     WORKER = auto()
     """Runs user code: may be silent for hours, and may die of it."""
+    GATEWAY = auto()
+    """Lets foreign programs in: started last, stopped first; what it holds is leased to itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 Each dispatcher is a consumer of its own. When one has ended and its last worker with it, the reaper releases
 what it held; a reaper that was started anew is told again, for the one before may have taken it to the grave.
+Each gateway is one too: what it took ends with its own process.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class ConsumerNames:
         self._is_present = False
         self._ended: str | None = None
         self._gone: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+        self._consumer_by_gateway: dict[str, str] = {}
 
     def begin(self, generation: int) -> ConsumerStarted:
         """A dispatcher of this generation is about to start."""
@@ -43,7 +45,21 @@ class ConsumerNames:
         self._ended = None
         return [ConsumerGone(self._gone[-1])]
 
+    def begin_gateway(self, gateway: str, generation: int) -> ConsumerStarted:
+        """A gateway of this generation is about to start."""
+        consumer = self._consumer_by_gateway[gateway] = self._node.gateway_consumer(gateway, generation)
+        return ConsumerStarted(consumer)
+
+    def end_gateway(self, gateway: str) -> list[Mail]:
+        """A gateway ended; nobody holds its leases any more."""
+        consumer = self._consumer_by_gateway.pop(gateway, None)
+        if consumer is None:
+            return []
+        self._gone.append(consumer)
+        return [ConsumerGone(consumer)]
+
     def briefing(self) -> list[Mail]:
         """What a new reaper must know; twice is no harm."""
-        gone: list[Mail] = [ConsumerGone(consumer) for consumer in self._gone]
-        return [*gone, ConsumerStarted(self.present)] if self._is_present else gone
+        present = [self.present] if self._is_present else []
+        started = [ConsumerStarted(consumer) for consumer in (*present, *self._consumer_by_gateway.values())]
+        return [*(ConsumerGone(consumer) for consumer in self._gone), *started]

@@ -35,6 +35,10 @@ class Node:
         """The consumer that the dispatcher of this generation is."""
         return f"{self.name}.{self.boot}.{generation}"
 
+    def gateway_consumer(self, gateway: str, generation: int) -> str:
+        """The consumer that a gateway of this generation is, where it takes deliveries."""
+        return f"{self.name}.{self.boot}.{gateway.partition(':')[2]}-{generation}"
+
     def child_start(self, name: str, generation: int, consumer: str) -> ChildStart:
         """What one child is told."""
         return ChildStart(

@@ -1,9 +1,9 @@
 """Shutdown: who is told to stop when, and who is killed when. Pure; the supervisor carries out the orders.
 
-In order: the dispatcher stops claiming, waits for its workers, settles and releases the rest; then the
-workers, whose hands are empty by now; then the other actors, of which the reaper releases what a killed
-dispatcher still held; the embedded server last. The first signal gives all of them `drain_s` together, the
-second ends the workers at once, the third everybody.
+In order: gateways finish what their clients asked for; the dispatcher stops claiming, waits for its workers,
+settles and releases the rest; then the workers, whose hands are empty by now; then the other actors, of which
+the reaper releases what a killed dispatcher still held; the embedded server last. The first signal gives all
+of them `drain_s` together, the second ends the workers at once, the third everybody.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ class Shutdown:
         alive = [record for record in records if record.child is not None]
         if self.urgency is Urgency.KILL:
             return [KillChild(record.name, "third signal") for record in alive]
+        gateways = _of(alive, Role.GATEWAY)
+        if gateways:
+            return self._end_actors(gateways, self._closed_by_ms, now_ms)
         dispatchers = _of(alive, Role.DISPATCHER)
         workers = _of(alive, Role.WORKER)
         actors = _of(alive, Role.ACTOR, Role.REAPER)
@@ -92,6 +95,11 @@ class Shutdown:
     @property
     def _reserve_ms(self) -> int:
         return min(_RESERVE_MS, self.total_ms // 4)
+
+    @property
+    def _closed_by_ms(self) -> int:
+        until_ms = self.began_at_ms + max(_SHORTEST_PHASE_MS, self.total_ms // 4)
+        return until_ms if self._forced_at_ms is None else min(until_ms, self._forced_at_ms)
 
     @property
     def _worked_until_ms(self) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mqworker.actors import broker, dispatcher, heartbeat_reaper, rate_limiter, recovery_scanner, worker
-from mqworker.supervisor import server_keeper
+from mqworker.supervisor import gateway_child, server_keeper
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 
 SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
 """Only without a redis_url: it keeps the embedded server up."""
 
 
-def node_topology(workers: int) -> Topology:
-    """The children of a node with so many workers."""
+def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
+    """The children of a node with so many workers, and with these gateways."""
     return (
         (ChildPlan("broker", Role.ACTOR, broker.main),),
         (
@@ -23,5 +25,9 @@ def node_topology(workers: int) -> Topology:
         tuple(
             ChildPlan(f"worker:{number}", Role.WORKER, worker.main, peers=("dispatcher",))
             for number in range(workers)
+        ),
+        tuple(
+            ChildPlan(f"gateway:{name}", Role.GATEWAY, gateway_child.main, peers=("broker", "dispatcher"))
+            for name in gateways
         ),
     )

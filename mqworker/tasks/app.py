@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mqworker.errors import InvalidArgument, NotSupported
+from mqworker.model.annotation import Rebuild
 from mqworker.model.clock import Clock, SystemClock
-from mqworker.model.names import QueueName, message_id, queue_name, task_name, whole_number
+from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
+from mqworker.queues.catalogue import Gq, Model, Rsmq, check_name
 from mqworker.queues.work import WorkQueue
 from mqworker.settings import Settings, load_settings
+from mqworker.store.keys import workflow_key
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.decorator import TaskDecorator
 from mqworker.tasks.event_publisher import EventPublisher
@@ -17,9 +21,13 @@ from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.job import Job
 from mqworker.tasks.options import DEFAULT_QUEUE
 from mqworker.tasks.producer import Producer
+from mqworker.tasks.queue_job import ModelJob
+from mqworker.tasks.queue_wishes import check_task
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.schedule import Schedule, ScheduleDecorator
 from mqworker.tasks.subscription import SubscribeDecorator, Subscriptions
+from mqworker.tasks.workflow_job import WorkflowJob
+from mqworker.tasks.workflow_plan import stored_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class QueueDeclaration:
     """Its share beside the other queues of a node: one of weight 3 is asked three times as often."""
     limit: int | None = None
     """How many messages may wait in it; one more is refused with `QueueFull`."""
+    model: Model | None = None
+    """By which rules it delivers; None for a work queue."""
 
 
 class App:
@@ -78,12 +88,16 @@ class App:
         if self._given_settings is None and self._redis_url is None:
             self._given_settings = settings
 
-    def queue(self, name: str, *, weight: int = 1, limit: int | None = None) -> QueueDeclaration:
-        """Declare a queue. Only one that wants a weight or a limit needs it."""
+    def queue(
+        self, name: str, *, model: Model | None = None, weight: int = 1, limit: int | None = None
+    ) -> QueueDeclaration:
+        """Declare a queue. Only one that wants another model, a weight or a limit needs it."""
         whole_number("weight", weight, least=1, most=1_000)
         if limit is not None:
             whole_number("limit", limit, least=1, most=2**53)
-        declared = QueueDeclaration(queue_name(name), weight, limit)
+        declared = QueueDeclaration(queue_name(name), weight, limit, model)
+        if model is not None:
+            self._follow_model(declared.name, model, limit)
         self.queues[declared.name] = declared
         if limit is not None:
             self.connections.limit_by_queue[declared.name] = limit
@@ -96,7 +110,18 @@ class App:
     # Any: only whoever enqueued it knows what its task returns.
     def job(self, id: str, queue: str = DEFAULT_QUEUE) -> Job[Any]:  # noqa: A002 - what it is called
         """The handle of a message by its id."""
+        sender = self.connections.model_sender(queue_name(queue))
+        if sender is not None:
+            return ModelJob(message_id(id), sender, is_new=None)
         return Job(message_id(id), self.connections.sender(queue_name(queue)), is_new=None)
+
+    def workflow(self, id: str) -> WorkflowJob[Any]:  # noqa: A002 - what it is called
+        """The handle of a workflow by its id, as long as the server knows of it."""
+        workflow = message_id(id)
+        key = workflow_key(self.connections.namespace, workflow)
+        return WorkflowJob(
+            workflow, self.connections, lambda: stored_plan(self.connections.store, key, self._rebuild_of)
+        )
 
     def producer(self, *, push_batch: int = 500, linger: float = 0.05) -> Producer:
         """A producer that gathers calls and sends them in batches; see `Producer`."""
@@ -113,3 +138,24 @@ class App:
     def __repr__(self) -> str:
         """Its name."""
         return f"<App {self.name}>"
+
+    def _follow_model(self, queue: QueueName, model: Model, limit: int | None) -> None:
+        """Whatever was declared before must fit: a task, a schedule, a subscription."""
+        if not isinstance(model, Rsmq | Gq):
+            raise InvalidArgument(f"model is {shown(model)}; accepted are Rsmq(...) and Gq(...)")
+        check_name(queue, model)
+        if limit is not None:
+            raise NotSupported(f"limit: queue {queue} is {model.title}, which offers none")
+        for task in self.registry:
+            if task.options.queue == queue:
+                check_task(task.name, task.options, model)
+        subscribers = [task for tasks in self.subscriptions.values() for task in tasks.values()]
+        for each in [*subscribers, *(schedule.task for schedule in self.schedules.values())]:
+            if each.plan.queue == queue:
+                raise NotSupported(f"{each.name} comes by itself, which needs a work queue; {queue} is none")
+        self.connections.models[queue] = model
+        self.registry.queues_without_results.add(queue)
+
+    def _rebuild_of(self, task: TaskName) -> Rebuild | None:
+        definition = self.registry.get(task)
+        return None if definition is None else definition.rebuild_result

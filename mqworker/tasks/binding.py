@@ -34,9 +34,9 @@ class Binding:
         self._signature = signature.replace(parameters=own)
         self.parameters = tuple(each.name for each in own)
         is_simple = all(each.kind in _POSITIONAL for each in own)
-        # Without keywords a count decides; -1 where it does not.
-        self._least = sum(each.default is inspect.Parameter.empty for each in own) if is_simple else 0
-        self._most = len(own) if is_simple else -1
+        least = sum(each.default is inspect.Parameter.empty for each in own)
+        self.positional_counts = range(least, len(own) + 1) if is_simple else range(0)
+        """How many arguments fit when none has a keyword; empty where a count does not decide."""
 
     @property
     def takes_context(self) -> bool:
@@ -45,9 +45,8 @@ class Binding:
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Raise `InvalidArgument` when the call does not fit."""
-        if not kwargs and self._least <= len(args) <= self._most:
-            return
-        self._bound(args, kwargs)
+        if kwargs or len(args) not in self.positional_counts:
+            self._bound(args, kwargs)
 
     def by_name(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments by the names of their parameters, defaults included."""
@@ -61,8 +60,6 @@ class Binding:
 
     def accept(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """In the worker: refuse a call that was made for another signature."""
-        if not kwargs and self._least <= len(args) <= self._most:
-            return
         try:
             self.check(args, kwargs)
         except InvalidArgument as error:

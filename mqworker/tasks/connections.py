@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from mqworker.errors import MqworkerError, NotSupported
 from mqworker.model.clock import Clock
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import QueueName
+from mqworker.queues.catalogue import Model, open_queue
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_async import AsyncWorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work_steps import WorkQueueSteps
 from mqworker.settings import Settings
 from mqworker.store.address import ServerAddress, parse_address
 from mqworker.store.async_connection import open_async_connection
@@ -21,18 +26,31 @@ from mqworker.store.async_store import AsyncStore
 from mqworker.store.connection import open_connection
 from mqworker.store.embedded_server import ensure_server
 from mqworker.store.keys import queues_key
+from mqworker.store.procedure import Procedure, ResultT
 from mqworker.store.store import Store
+from mqworker.store.subscription import Subscription
+from mqworker.tasks.job_steps import JobSteps
+from mqworker.tasks.queue_sender import ModelSender
 from mqworker.tasks.result_watch import ResultWatch
 
 
 class Sender:
     """The way into one queue, and whatever a job needs of it."""
 
-    def __init__(self, work: WorkQueue, watch: ResultWatch, settings: Settings) -> None:
+    def __init__(
+        self,
+        work: WorkQueue,
+        watch: ResultWatch,
+        settings: Settings,
+        async_work: Callable[[], AsyncWorkQueue],
+    ) -> None:
+        """`async_work` is the same queue for the event loop that runs there."""
         self.work = work
+        self.steps = JobSteps(WorkQueueSteps(work.calls, settings.namespace))
         self.watch = watch
         self.max_message_bytes = settings.max_message_bytes
         self.max_crashes = settings.max_crashes
+        self._async_work = async_work
         self._is_registered = False
         self._calls = work.calls
         self._run = work.store.run
@@ -54,6 +72,14 @@ class Sender:
         """Store messages, one round trip per thousand."""
         return self.work.enqueue(*messages)
 
+    def follow(self, procedure: Procedure[ResultT]) -> ResultT:
+        """Carry out a procedure of a job."""
+        return self.work.store.follow(procedure)
+
+    async def afollow(self, procedure: Procedure[ResultT]) -> ResultT:
+        """The same without blocking the event loop that runs here."""
+        return await self._async_work().store.follow(procedure)
+
 
 class Connections:
     """Stores and queues of one app. Safe between threads; a forked child may go on using them."""
@@ -69,6 +95,9 @@ class Connections:
             asyncio.AbstractEventLoop, tuple[AsyncStore, dict[QueueName, AsyncWorkQueue]]
         ] = WeakKeyDictionary()
         self.limit_by_queue: dict[QueueName, int] = {}
+        self.models: dict[QueueName, Model] = {}
+        """Queues of other models than the work queue."""
+        self._model_senders: dict[tuple[int, QueueName], ModelSender] = {}
 
     @property
     def namespace(self) -> str:
@@ -104,14 +133,50 @@ class Connections:
         """The same where it is open already: this never blocks."""
         return self._senders.get(queue)
 
+    def model_sender(self, queue: QueueName) -> ModelSender | None:
+        """The way into a queue of another model; None for a work queue."""
+        model = self.models.get(queue)
+        if model is None:
+            return None
+        # By process: the pool of a database must not be shared with the child of a fork.
+        at = (os.getpid(), queue)
+        with self._lock:
+            if at not in self._model_senders:
+                opened = open_queue(queue, model, self.store, self.namespace)
+                self._model_senders[at] = ModelSender(
+                    queue, model, opened, self.beside(queue), self._settings_of()
+                )
+            return self._model_senders[at]
+
+    def beside(self, queue: QueueName) -> WorkQueue:
+        """Where we keep what is said about running tasks, whatever the model of their queue."""
+        return WorkQueue(queue, self.store, self._queue_options())
+
+    def refuse_other_models(self, queue: QueueName, what: str) -> None:
+        """Raise `NotSupported` unless the queue is a work queue."""
+        if queue in self.models:
+            raise NotSupported(f"{what} needs a work queue; queue {queue} is {self.models[queue].title}")
+
     def _open_sender(self, queue: QueueName) -> Sender:
+        self.refuse_other_models(queue, "this call")
         with self._lock:
             if queue not in self._senders:
                 work = WorkQueue(queue, self.store, self._queue_options())
                 if queue in self.limit_by_queue:
                     work.limit(self.limit_by_queue[queue])
-                self._senders[queue] = Sender(work, ResultWatch(work, self._clock), self._settings_of())
+                self._senders[queue] = Sender(
+                    work,
+                    ResultWatch(work, self._clock),
+                    self._settings_of(),
+                    partial(self.async_queue, queue),
+                )
             return self._senders[queue]
+
+    def listen(self, channel: str) -> Subscription | None:
+        """Hear what is told on a channel; None where the server does not allow it: then asking must do."""
+        with suppress(MqworkerError):
+            return self.store.connection.subscribe([channel])
+        return None
 
     def async_queue(self, queue: QueueName) -> AsyncWorkQueue:
         """A queue for the event loop that runs here."""
@@ -129,8 +194,12 @@ class Connections:
         with self._lock:
             store, self._store = self._store, None
             senders, self._senders = self._senders, {}
+            others, self._model_senders = self._model_senders, {}
         for sender in senders.values():
             sender.watch.close()
+        for (pid, _), other in others.items():
+            if pid == os.getpid():
+                other.close()
         if store is not None:
             store.close()
 

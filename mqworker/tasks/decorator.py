@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mqworker.errors import ConfigurationError
+from mqworker.model.fair import Fair
 from mqworker.model.rate import Rate, argument_names
 from mqworker.model.retry_policy import Retry
 from mqworker.model.unique import Unique
@@ -20,6 +21,7 @@ from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import Context
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.options import DeliveryGuarantee, Seconds, TaskOptions, task_options
+from mqworker.tasks.queue_wishes import check_task
 from mqworker.tasks.registry import Registry, TaskDefinition
 from mqworker.tasks.task import AsyncTask, Task
 
@@ -67,6 +69,9 @@ class Registration:
         home = self._home()
         definition = TaskDefinition(self._name or name_of(function), function, self._options)
         _check_templates(definition)
+        model = home.connections.models.get(definition.options.queue)
+        if model is not None:
+            check_task(definition.name, definition.options, model)
         home.registry.add(definition)
         kind = AsyncTask if definition.is_async else Task
         return kind(definition, home.connections, home.hooks)
@@ -104,6 +109,7 @@ class TaskDecorator:
         priority: int = 0,
         result_ttl: Seconds | None = None,
         max_crashes: int | None = ...,
+        fair_by: Fair | str | None = None,
     ) -> Registration: ...
     # Any: the overloads say what goes in and what comes out.
     def __call__(
@@ -138,7 +144,7 @@ def _main_name() -> str:
 
 def _check_templates(definition: TaskDefinition) -> None:
     """Keys must name parameters: better to hear of it now than at the first call."""
-    templates = [rate.key for rate in definition.options.rates if rate.key is not None]
+    templates = definition.options.gate_keys
     unique = definition.options.unique
     if unique is not None and unique.key is not None:
         templates.append(unique.key)

@@ -76,7 +76,16 @@ def clear_events(store: Store, keys: EventKeys, events: Sequence[MessageId]) -> 
 class EventDelivery:
     """Empties the outboxes of all topics of a store. Any number of brokers may do this at once."""
 
-    def __init__(self, store: Store, namespace: str, queue_of: QueueOf, log: Logger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        queue_of: QueueOf,
+        log: Logger,
+        *,
+        publisher_ms: int = PUBLISHER_MS,
+    ) -> None:
+        self._publisher_ms = publisher_ms
         self._store = store
         self._namespace = namespace
         self._queue_of = queue_of
@@ -137,7 +146,7 @@ class EventDelivery:
             except InvalidMessage as error:
                 self._report(topic, event, str(error))
                 pending = PendingEvent(0, (), b"")  # nobody can ever have it
-            if now_ms - pending.accepted_at_ms >= PUBLISHER_MS:
+            if now_ms - pending.accepted_at_ms >= self._publisher_ms:
                 yield event, pending
 
     def _copies(

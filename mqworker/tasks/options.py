@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.envelope import CallOptions
+from mqworker.model.fair import Fair
 from mqworker.model.instant import After, At, Instant
 from mqworker.model.names import (
     HIGHEST_PRIORITY,
@@ -50,6 +51,18 @@ class TaskOptions:
     result_ttl_ms: int | None = None
     """None: as the setting `result_ttl_s` says; 0: results are not kept."""
     max_crashes: int | None = AS_SET
+    fair: Fair | None = None
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether its messages wait for a permit, or for the turn of their tenant."""
+        return bool(self.rates) or self.fair is not None
+
+    @property
+    def gate_keys(self) -> list[str]:
+        """Templates of arguments on which it depends at which gate a message waits."""
+        keys = [rate.key for rate in self.rates if rate.key is not None]
+        return keys if self.fair is None else [*keys, self.fair.key]
 
 
 def task_options(
@@ -65,12 +78,14 @@ def task_options(
     priority: int = 0,
     result_ttl: Seconds | None = None,
     max_crashes: int | None = AS_SET,
+    fair_by: Fair | str | None = None,
 ) -> TaskOptions:
     """Options as users write them, in seconds, as a checked value.
 
     `retry` may be a number of retries, 0 for none. `hard_timeout` kills the worker; without one it follows
     the soft time-out by ten seconds. `max_crashes` is by default as the setting of that name says; None never
-    gives a message up for killing its worker.
+    gives a message up for killing its worker. `fair_by="{tenant}"` lets tenants take turns in a queue,
+    however many calls one of them has waiting; such tasks have a queue of their own, without others in it.
     """
     if delivery not in ("at_least_once", "at_most_once"):
         raise InvalidArgument(
@@ -91,6 +106,7 @@ def task_options(
         priority=whole_number("priority", priority, least=0, most=HIGHEST_PRIORITY),
         result_ttl_ms=None if result_ttl is None else milliseconds("result_ttl", result_ttl, least=0),
         max_crashes=max_crashes,
+        fair=_fair(fair_by),
     )
 
 
@@ -106,6 +122,8 @@ class CallPlan:
     unique: Unique | None = None
     id: MessageId | None = None
     extra: CallOptions | None = None
+    connection: object | None = field(default=None, repr=False)
+    """In whose transaction it is stored; SQL only."""
 
 
 def plan_of(options: TaskOptions) -> CallPlan:
@@ -126,6 +144,7 @@ class Wishes:
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: Seconds | None = None
     unique: Unique | str | bool | None = None
+    connection: object | None = None
 
 
 def plan_with(plan: CallPlan, wishes: Wishes) -> CallPlan:
@@ -144,6 +163,8 @@ def plan_with(plan: CallPlan, wishes: Wishes) -> CallPlan:
         changes["id"] = message_id(wishes.id)
     if wishes.unique is not None:
         changes["unique"] = unique_option(wishes.unique)
+    if wishes.connection is not None:
+        changes["connection"] = wishes.connection
     if wishes.headers or wishes.timeout is not None:
         changes["extra"] = _extra(plan.extra or CallOptions(), wishes)
     return replace(plan, **changes)
@@ -201,6 +222,14 @@ def _hard_timeout_ms(hard_timeout: Seconds | None, timeout_ms: int | None) -> in
     if hard_timeout is not None:
         return milliseconds("hard_timeout", hard_timeout)
     return None if timeout_ms is None else timeout_ms + grace_ms
+
+
+def _fair(fair_by: Fair | str | None) -> Fair | None:
+    if isinstance(fair_by, str):
+        return Fair(fair_by)
+    if fair_by is None or isinstance(fair_by, Fair):
+        return fair_by
+    raise InvalidArgument(f"fair_by is {shown(fair_by)}; accepted are a key template or Fair(...)")
 
 
 def _rates(rate: Rate | str | Iterable[Rate]) -> tuple[Rate, ...]:

@@ -16,6 +16,8 @@ from mqworker.model.value_codec import Value, unpack
 class JobStatus(StrEnum):
     """Where a job is."""
 
+    PLANNED = "planned"
+    """A member of a workflow whose turn has not come."""
     WAITING = "waiting"
     DELAYED = "delayed"
     RUNNING = "running"

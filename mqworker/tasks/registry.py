@@ -9,7 +9,7 @@ from typing import Any
 
 from mqworker.errors import ConfigurationError, UnknownTask
 from mqworker.model.annotation import Rebuild, hints_of, rebuild_by_parameter, rebuild_for
-from mqworker.model.names import TaskName, task_name
+from mqworker.model.names import QueueName, TaskName, task_name
 from mqworker.tasks.binding import Binding
 from mqworker.tasks.options import DeliveryGuarantee, TaskOptions
 
@@ -53,6 +53,7 @@ class Registry:
     def __init__(self, *, default_result_ttl_ms: int = 600_000) -> None:
         self._definitions: dict[TaskName, TaskDefinition] = {}
         self.default_result_ttl_ms = default_result_ttl_ms
+        self.queues_without_results: set[QueueName] = set()
 
     def add(self, definition: TaskDefinition) -> None:
         """Register a task; a second one of the same name is refused, unless it is the same one again."""
@@ -83,6 +84,8 @@ class Registry:
     def result_ttl_ms(self, name: TaskName) -> int:
         """How long results of this task are kept; 0 for not at all."""
         definition = self._definitions.get(name)
+        if definition is not None and definition.options.queue in self.queues_without_results:
+            return 0
         own = None if definition is None else definition.options.result_ttl_ms
         return self.default_result_ttl_ms if own is None else own
 

@@ -6,23 +6,20 @@ Only workers import the application, so they publish its schedules when they sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_args, overload
+from typing import Any, Protocol, cast, get_args
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage
 from mqworker.model.call_template import CallTemplate
 from mqworker.model.names import message_id, shown, task_name
 from mqworker.model.schedule import CatchUp, Cron, Every, Timing
 from mqworker.store.keys import schedules_key
-from mqworker.tasks.decorator import Registration, TaskHome
-from mqworker.tasks.options import Seconds, TaskOptions, milliseconds
+from mqworker.tasks.attachment import Attachment
+from mqworker.tasks.decorator import TaskHome
+from mqworker.tasks.options import Seconds, milliseconds
 from mqworker.tasks.schedule_spec import ScheduleSpec, decode_published, encode_published, is_same
-from mqworker.tasks.task import AsyncTask, Task
-
-P = ParamSpec("P")
-R = TypeVar("R")
-TaskT = TypeVar("TaskT", bound="Task[..., Any]")
+from mqworker.tasks.task import Task
 
 
 class ScheduleHome(TaskHome, Protocol):
@@ -59,36 +56,6 @@ class Schedule:
         return ScheduleSpec(f"{app}/{self.name}", self.timing, self.catch_up, self.jitter_ms, call)
 
 
-class ScheduleRegistration:
-    """Puts a task, or a function that becomes one, on the schedule that was given."""
-
-    def __init__(self, home: ScheduleHome, schedule: Callable[[Task[..., Any]], Schedule]) -> None:
-        self._home = home
-        self._schedule = schedule
-
-    @overload
-    def __call__(self, function: TaskT) -> TaskT: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
-    # Any: the overloads say what comes out.
-    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
-        """Schedule it; a plain function is registered as a task first."""
-        if isinstance(function, Task):
-            task: Task[..., Any] = function
-        else:
-            task = Registration(lambda: self._home, None, TaskOptions())(function)
-        schedule = self._schedule(task)
-        known = self._home.schedules.get(schedule.name)
-        if known is not None and known.task.name != task.name:
-            raise ConfigurationError(
-                f"two schedules are named {schedule.name}; give one of them another name=..."
-            )
-        self._home.schedules[schedule.name] = schedule
-        return task
-
-
 class ScheduleDecorator:
     """`@app.schedule("*/5 * * * *")` or `@app.schedule(every=30)`, on a function or above `@app.task`."""
 
@@ -106,7 +73,7 @@ class ScheduleDecorator:
         args: Sequence[Any] = (),  # Any: checked against the task
         kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
-    ) -> ScheduleRegistration:
+    ) -> Attachment:
         """Let a task come by itself: once per tick, however many nodes there are.
 
         `every` (seconds or timedelta) ticks at its multiples since 1970. `jitter` puts each tick off by up to
@@ -121,13 +88,14 @@ class ScheduleDecorator:
         jitter_ms = milliseconds("jitter", jitter, least=0)
         home = self._home()
 
-        def schedule(task: Task[..., Any]) -> Schedule:
+        def schedule(task: Task[..., Any]) -> None:
             task.definition.binding.check(args, kwargs or {})
+            task.connections.refuse_other_models(task.plan.queue, f"the schedule of {task.name}")
             chosen = task_name(name or task.name)
             message_id(f"{home.name}/{chosen}@{0:013}")  # what the messages of its ticks are called
-            return Schedule(chosen, timing, catch_up, jitter_ms, task, tuple(args), kwargs or {})
+            _add(home, Schedule(chosen, timing, catch_up, jitter_ms, task, tuple(args), kwargs or {}))
 
-        return ScheduleRegistration(home, schedule)
+        return Attachment(home, schedule)
 
 
 def publish_schedules(home: ScheduleHome) -> int:
@@ -151,6 +119,15 @@ def publish_schedules(home: ScheduleHome) -> int:
     command = ("HSET", key, home.name, encode_published(specs)) if specs else ("HDEL", key, home.name)
     store.connection.execute([command], key)
     return len(specs)
+
+
+def _add(home: ScheduleHome, schedule: Schedule) -> None:
+    known = home.schedules.get(schedule.name)
+    if known is not None and known.task.name != schedule.task.name:
+        raise ConfigurationError(
+            f"two schedules are named {schedule.name}; give one of them another name=..."
+        )
+    home.schedules[schedule.name] = schedule
 
 
 def _known(text: bytes | None) -> list[ScheduleSpec]:

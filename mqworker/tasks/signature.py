@@ -83,9 +83,10 @@ class Signature(Step[R_co]):
             )
         if definition.options.delivery == "at_most_once":
             raise InvalidArgument(f"{self.task} in a workflow: how an at_most_once task ended is not known")
-        keys = [rate.key for rate in definition.options.rates if rate.key is not None]
+        keys = definition.options.gate_keys
         first = definition.binding.parameters[:1]
         if has_input and any(first[0] in argument_names(key) for key in keys if first):
             raise InvalidArgument(
-                f"{self.task} in a workflow: its rate goes by {first[0]!r}, which is its input, not known yet"
+                f"{self.task} in a workflow: its rate or share goes by {first[0]!r}, which is its input, "
+                "not known yet"
             )

@@ -8,23 +8,19 @@ an app no longer has is gone with the next registration.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.call_template import CallTemplate
 from mqworker.model.topic_event import SubscriberName, TopicName, subscriber_name, topic_name
 from mqworker.store.event_keys import EventKeys, subscriptions_key
 from mqworker.store.script import Call, script
+from mqworker.tasks.attachment import Attachment
 from mqworker.tasks.connections import Connections
-from mqworker.tasks.decorator import Registration, TaskHome
+from mqworker.tasks.decorator import TaskHome
 from mqworker.tasks.event_publisher import make_known
-from mqworker.tasks.options import TaskOptions
-from mqworker.tasks.task import AsyncTask, Task
-
-P = ParamSpec("P")
-R = TypeVar("R")
-TaskT = TypeVar("TaskT", bound="Task[..., Any]")
+from mqworker.tasks.task import Task
 
 Subscriptions = dict[TopicName, dict[SubscriberName, "Task[..., Any]"]]
 """By topic: the tasks of an app that subscribe."""
@@ -42,44 +38,25 @@ class SubscriptionHome(TaskHome, Protocol):
         """Where they are known."""
 
 
-class SubscriptionRegistration:
-    """Subscribes a task, or a function that becomes one, to the topics that were given."""
-
-    def __init__(self, home: SubscriptionHome, topics: tuple[TopicName, ...]) -> None:
-        self._home = home
-        self._topics = topics
-
-    @overload
-    def __call__(self, function: TaskT) -> TaskT: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
-    # Any: the overloads say what comes out.
-    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
-        """Subscribe it; a plain function is registered as a task first."""
-        if isinstance(function, Task):
-            task: Task[..., Any] = function
-        else:
-            task = Registration(lambda: self._home, None, TaskOptions())(function)
-        _check_subscriber(task)
-        name = subscriber_name(self._home.name, task.name)
-        for topic in self._topics:
-            self._home.subscriptions.setdefault(topic, {})[name] = task
-        return task
-
-
 class SubscribeDecorator:
     """`@app.subscribe("orders.placed")`, on a function or above `@app.task`."""
 
     def __init__(self, home: Callable[[], SubscriptionHome]) -> None:
         self._home = home
 
-    def __call__(self, *topics: str) -> SubscriptionRegistration:
+    def __call__(self, *topics: str) -> Attachment:
         """Let a task take every event of these topics; the event is its first argument."""
         if not topics:
             raise InvalidArgument("subscribe names no topic; accepted are one or more")
-        return SubscriptionRegistration(self._home(), tuple(topic_name(topic) for topic in topics))
+        names, home = [topic_name(topic) for topic in topics], self._home()
+
+        def subscribe(task: Task[..., Any]) -> None:
+            _check_subscriber(task)
+            subscriber = subscriber_name(home.name, task.name)
+            for name in names:
+                home.subscriptions.setdefault(name, {})[subscriber] = task
+
+        return Attachment(home, subscribe)
 
 
 def register_subscriptions(home: SubscriptionHome) -> int:
@@ -122,10 +99,11 @@ def _note_topics(home: SubscriptionHome, topics: set[TopicName]) -> None:
 def _check_subscriber(task: Task[..., Any]) -> None:
     """What depends on the arguments cannot be worked out where events are published, without the app."""
     task.definition.binding.check((None,), {})
+    task.connections.refuse_other_models(task.plan.queue, f"the subscription of {task.name}")
     options = task.definition.options
     if options.unique is not None:
         raise ConfigurationError(f"{task.name} subscribes and is unique; accepted is one of the two")
-    if any(rate.key is not None for rate in options.rates):
+    if options.gate_keys:
         raise ConfigurationError(
-            f"{task.name} subscribes and has a rate with a key; accepted are rates without one"
+            f"{task.name} subscribes and has a rate with a key, or fair_by; accepted are rates without one"
         )

@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
-from mqworker.errors import InvalidArgument
+from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
 from mqworker.model.envelope import CallOptions, encode_call, explain
 from mqworker.model.gate import gate_of
 from mqworker.model.guard import Guard, chosen_id_guard
@@ -24,6 +24,9 @@ from mqworker.tasks.hooks import Hooks, OutgoingCall
 from mqworker.tasks.ids import next_id
 from mqworker.tasks.job import Job
 from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
+from mqworker.tasks.queue_job import ModelJob
+from mqworker.tasks.queue_sender import ModelSender
+from mqworker.tasks.queue_wishes import check_call
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.signature import Signature
 
@@ -34,6 +37,7 @@ R = TypeVar("R")
 BATCH = 1_000
 
 _POSITIONAL = (tuple, list)
+_Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 class Task(Generic[P, R]):
@@ -48,6 +52,7 @@ class Task(Generic[P, R]):
         self.connections = connections
         self._hooks = hooks
         self._check = definition.binding.check
+        self._is_gated = definition.options.is_gated
         unique = self.plan.unique
         self._due = self.plan.due or (None if unique is None else unique.due)
         # Nearly all calls want nothing but their turn.
@@ -65,6 +70,8 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store the call as a message; a worker runs it. The arguments are checked here."""
+        if self.plan.queue in self.connections.models:
+            return self._send_to_model([(args, kwargs)])[0]
         sender = self.connections.sender(self.plan.queue)
         stored = sender.send(self.message(args, kwargs, sender))
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
@@ -75,6 +82,10 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for asyncio."""
+        if self.plan.queue in self.connections.models:
+            if self.plan.connection is not None:  # the caller's, who would not like it in another thread
+                return self.enqueue(*args, **kwargs)
+            return await asyncio.to_thread(self.enqueue, *args, **kwargs)
         sender = self.connections.known_sender(self.plan.queue)
         if sender is None:  # finding the server may take a while, or start one: not on the event loop
             sender = await asyncio.to_thread(self.connections.sender, self.plan.queue)
@@ -93,13 +104,22 @@ class Task(Generic[P, R]):
         headers: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
         unique: Unique | str | bool | None = None,
+        connection: object | None = None,
     ) -> Self:
         """The same task with other options for its calls: `send.using(delay=60, priority=9).enqueue(...)`.
 
         `delay` and `deadline` are seconds from now or aware datetimes. A repeated `id` is not stored again.
+        With a `connection` (Connection or Session of SQLAlchemy) the call joins its transaction, in a queue
+        with `model=Gq(url=...)`: it is there when that commits, and not if it rolls back.
         """
-        wishes = Wishes(delay, deadline, priority, queue, id, headers or {}, timeout, unique)
-        return self.planned(plan_with(self.plan, wishes))
+        wishes = Wishes(delay, deadline, priority, queue, id, headers or {}, timeout, unique, connection)
+        plan = plan_with(self.plan, wishes)
+        if connection is not None and plan.queue not in self.connections.models:
+            raise NotSupported(
+                f"{self.name}: connection has no place in queue {plan.queue}, which is a work queue; "
+                "accepted are queues with model=Gq(url=...)"
+            )
+        return self.planned(plan)
 
     def apply_async(
         self,
@@ -133,6 +153,8 @@ class Task(Generic[P, R]):
         """
         if self.plan.id is not None:
             raise InvalidArgument("id: one id cannot serve many calls; accepted is enqueue_many without it")
+        if self.plan.queue in self.connections.models:
+            return self._send_many_to_model(calls)
         sender = self.connections.sender(self.plan.queue)
         jobs: list[Job[R]] = []
         remaining = iter(calls)
@@ -145,6 +167,18 @@ class Task(Generic[P, R]):
     def map(self, values: Iterable[Any]) -> list[Job[R]]:
         """One call for each value, which is its only argument."""
         return self.enqueue_many((value,) for value in values)
+
+    # Any: a DataFrame of PySpark, which mqworker itself never imports.
+    def map_on_spark(self, frame: Any, *, column: str = "result") -> Any:  # noqa: ANN401 - same
+        """The frame with one more column, what the task returns for each row; its columns are the arguments.
+
+        Spark runs it, not a worker: there is no message, hence no ack, retry, rate limit or deadline.
+        """
+        try:
+            from services.pipeline.mapping import map_on_spark  # noqa: PLC0415 - optional
+        except ImportError as error:
+            raise ConfigurationError("map_on_spark needs PySpark: pip install 'mqworker[spark]'") from error
+        return map_on_spark(self.definition.function, frame, column)
 
     @overload
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
@@ -163,7 +197,9 @@ class Task(Generic[P, R]):
         self._check(args, kwargs)
         return Signature(self, args, kwargs, is_immutable=True)
 
-    def message(self, args: Sequence[Any], kwargs: Mapping[str, Any], sender: Sender) -> Message:
+    def message(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], sender: Sender | ModelSender
+    ) -> Message:
         """The call as a message, checked; for whoever stores it."""
         plan, name = self.plan, self.definition.name
         self._check(args, kwargs)
@@ -179,8 +215,7 @@ class Task(Generic[P, R]):
             )
         max_crashes = sender.max_crashes if plan.max_crashes == AS_SET else plan.max_crashes
         guard = None if self._is_plain else self._guard(args, kwargs)
-        rates = self.definition.options.rates
-        gate = gate_of(name, rates, self.definition.binding.by_name(args, kwargs)) if rates else None
+        gate = self._gate(args, kwargs) if self._is_gated else None
         return Message(
             plan.id or next_id(),
             body,
@@ -211,14 +246,28 @@ class Task(Generic[P, R]):
             self.definition.binding.inject(positional, named, context)
         return self.definition.function(*positional, **named)
 
+    def _send_to_model(self, calls: Sequence[_Arguments]) -> list[Job[R]]:
+        sender = self.connections.model_sender(self.plan.queue)
+        assert sender is not None  # noqa: S101 - the caller has looked
+        check_call(self.name, self.plan, self.definition.options, sender.model)
+        messages = [self.message(args, kwargs, sender) for args, kwargs in calls]
+        ids = sender.send(messages, self.plan.connection)
+        return [ModelJob(each, sender, is_new=True) for each in ids]
+
+    def _send_many_to_model(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        jobs: list[Job[R]] = []
+        remaining = iter(calls)
+        while batch := [_arguments(call) for call in islice(remaining, BATCH)]:
+            jobs += self._send_to_model(batch)
+        return jobs
+
     def _message_of(self, call: Sequence[Any] | Mapping[str, Any], sender: Sender) -> Message:
-        if isinstance(call, _POSITIONAL):
-            return self.message(call, {}, sender)
-        if isinstance(call, Mapping):
-            return self.message((), call, sender)
-        raise InvalidArgument(
-            f"calls hold {shown(call)}; accepted are tuples of arguments, or dicts of arguments by name"
-        )
+        args, kwargs = _arguments(call)
+        return self.message(args, kwargs, sender)
+
+    def _gate(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        options, arguments = self.definition.options, self.definition.binding.by_name(args, kwargs)
+        return gate_of(self.name, options.rates, arguments, options.fair)
 
     def _guard(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Guard | None:
         plan = self.plan
@@ -243,3 +292,13 @@ class AsyncTask(Task[P, R]):
         """Run it here: `await task(...)`."""
         coroutine: Coroutine[Any, Any, R] = self._call(args, kwargs)
         return coroutine
+
+
+def _arguments(call: Sequence[Any] | Mapping[str, Any]) -> _Arguments:
+    if isinstance(call, _POSITIONAL):
+        return call, {}
+    if isinstance(call, Mapping):
+        return (), call
+    raise InvalidArgument(
+        f"calls hold {shown(call)}; accepted are tuples of arguments, or dicts of arguments by name"
+    )

@@ -23,6 +23,7 @@ from mqworker.tasks.ids import next_id
 from mqworker.tasks.options import DEFAULT_QUEUE, Seconds, milliseconds
 from mqworker.tasks.signature import Signature, Step
 from mqworker.tasks.workflow_job import WorkflowJob
+from mqworker.tasks.workflow_plan import LONGEST_RUN_MS, plan_of_graph
 
 OnFailure = Literal["stop", "collect"]
 
@@ -31,8 +32,6 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 DAY_S = 24 * 3600
-LONGEST_RUN_MS = 400 * DAY_S * 1000
-"""A workflow that made no end by then is forgotten; a call may be delayed by a year."""
 FIELDS_AT_ONCE = 500
 
 
@@ -64,7 +63,8 @@ class Workflow(Step[R_co]):
         # Storing the start twice is storing it once: each call of the workflow has an id of its own.
         start = ("HSET", keys.named("outbox"), f"{workflow}~start", "")
         sender.work.store.read([start, ("SPUBLISH", keys.calls_for_broker, "outbox")], keys.meta)
-        return WorkflowJob(workflow, connections, graph)
+        plan = plan_of_graph(graph)
+        return WorkflowJob(workflow, connections, lambda: plan)
 
     async def aenqueue(self, *, ttl: Seconds = DAY_S) -> WorkflowJob[R_co]:
         """`enqueue` for asyncio."""

@@ -1,11 +1,13 @@
-"""WorkflowJob: the handle of one workflow. Look at it, wait for it, cancel it."""
+"""WorkflowJob: the handle of one workflow. Look at it and its members, wait for it, cancel it."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never, cast
+from functools import cached_property
+from typing import Generic, TypeVar, assert_never, cast
 
 from mqworker.errors import (
     MqworkerError,
@@ -16,23 +18,21 @@ from mqworker.errors import (
     TaskFailed,
 )
 from mqworker.model.clock import SystemClock
-from mqworker.model.names import MessageId
+from mqworker.model.names import MessageId, QueueName
 from mqworker.model.value_codec import Value
-from mqworker.model.workflow_graph import Graph
 from mqworker.store.keys import workflow_key
 from mqworker.store.script import Call, script
-from mqworker.store.subscription import Subscription
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.outcome import Cancelled, Expired, Failed, JobStatus, NotKept, Succeeded
+from mqworker.tasks.workflow_members import WorkflowMember, status_of_end, statuses_in_queue
 from mqworker.tasks.workflow_outcome import MemberFailure, member_failure, member_id, outcome_of, value_in
-
-if TYPE_CHECKING:
-    from mqworker.tasks.signature import Signature
+from mqworker.tasks.workflow_plan import WorkflowPlan
 
 R_co = TypeVar("R_co", covariant=True)
 
 POLL_S = 1.0
 """The end is told on a channel, which may lose it; so it is also asked for."""
+POLL_WITHOUT_CHANNEL_S = 0.05
 BATCH = 1_000
 
 _STATUS_BY_STATE = {
@@ -53,10 +53,13 @@ class _State:
 class WorkflowJob(Generic[R_co]):
     """One workflow and what becomes of it."""
 
-    def __init__(self, workflow: MessageId, connections: Connections, graph: Graph[Signature[Any]]) -> None:
+    def __init__(
+        self, workflow: MessageId, connections: Connections, plan_of: Callable[[], WorkflowPlan]
+    ) -> None:
+        """`plan_of` is asked when the plan is first needed: a handle by id reads it from the server."""
         self.id = workflow
         self._connections = connections
-        self._graph = graph
+        self._plan_of = plan_of
         self._key = workflow_key(connections.namespace, workflow)
 
     def status(self) -> JobStatus:
@@ -65,6 +68,28 @@ class WorkflowJob(Generic[R_co]):
         if state == b"running" and start is None:
             return JobStatus.WAITING
         return _STATUS_BY_STATE.get(_state(state).name, JobStatus.UNKNOWN)
+
+    async def astatus(self) -> JobStatus:
+        """`status` for asyncio."""
+        return await asyncio.to_thread(self.status)
+
+    def members(self) -> list[WorkflowMember]:
+        """Its calls in the order in which they were written down, and where each of them is."""
+        calls, seen = self._plan.calls, self._seen_in_queues()
+        ends = self._outcomes(list(calls))  # after the queues: what ended meanwhile is known here
+        return [
+            WorkflowMember(
+                member_id(self.id, node),
+                call.task,
+                call.queue,
+                status_of_end(ends[node]) if node in ends else seen[member_id(self.id, node)],
+            )
+            for node, call in sorted(calls.items())
+        ]
+
+    async def amembers(self) -> list[WorkflowMember]:
+        """`members` for asyncio."""
+        return await asyncio.to_thread(self.members)
 
     def result(self, timeout: float | None = None) -> R_co:
         """Wait until the workflow ends and give its outcome: of a group, the list of results in order.
@@ -79,7 +104,7 @@ class WorkflowJob(Generic[R_co]):
         if state.node is not None:
             raise self._failure(state.node)
         # The annotations of the tasks say what it is; the bytes cannot.
-        return cast("R_co", self._outcome(self._graph.end))
+        return cast("R_co", self._outcome(self._plan.end))
 
     async def aresult(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the same as `result`
         """`result` for asyncio."""
@@ -92,17 +117,34 @@ class WorkflowJob(Generic[R_co]):
         """
         call = Call(script("cancel_workflow"), (self._key,), (self._kept_ms(),), int)
         was_running = self._connections.store.run(call) == 1
-        ended = self._outcomes(list(self._graph.calls)) if was_running else {}
-        for node in self._graph.calls.keys() - ended.keys():
-            work = self._connections.sender(self._graph.calls[node].call.plan.queue).work
+        ended = self._outcomes(list(self._plan.calls)) if was_running else {}
+        for node in self._plan.calls.keys() - ended.keys() if was_running else ():
+            work = self._connections.sender(self._plan.calls[node].queue).work
             message = member_id(self.id, node)
             if not work.cancel(message) and work.find(message).state == "leased":
                 work.store.run(work.calls.request_cancel(message))
         return was_running
 
+    async def acancel(self) -> bool:
+        """`cancel` for asyncio."""
+        return await asyncio.to_thread(self.cancel)
+
     def __repr__(self) -> str:
-        """Its id and size."""
-        return f"<WorkflowJob {self.id} of {len(self._graph.calls)} calls>"
+        """Its id."""
+        return f"<WorkflowJob {self.id}>"
+
+    @cached_property
+    def _plan(self) -> WorkflowPlan:
+        return self._plan_of()
+
+    def _seen_in_queues(self) -> dict[MessageId, JobStatus]:
+        by_queue: dict[QueueName, list[MessageId]] = {}
+        for node, call in self._plan.calls.items():
+            by_queue.setdefault(call.queue, []).append(member_id(self.id, node))
+        seen: dict[MessageId, JobStatus] = {}
+        for queue, members in by_queue.items():
+            seen |= statuses_in_queue(self._connections.sender(queue).work, members)
+        return seen
 
     def _end(self, timeout: float | None) -> _State:
         clock = SystemClock()
@@ -110,40 +152,32 @@ class WorkflowJob(Generic[R_co]):
         state = _state(self._read("state")[0])
         if state.name != "running":
             return state
-        channel = self._subscribe()
+        channel = self._connections.listen(self._key)
         try:
             while (state := _state(self._read("state")[0])).name == "running":
                 left_s = POLL_S if ends_at_ms is None else (ends_at_ms - clock.monotonic_ms()) / 1000
                 if left_s <= 0:
                     raise ResultTimeout(f"workflow {self.id} did not end within {timeout:g} s")
-                if channel is None or channel.get(min(POLL_S, left_s)) is None:
-                    continue
+                if channel is None:
+                    time.sleep(min(POLL_WITHOUT_CHANNEL_S, left_s))
+                else:
+                    channel.get(min(POLL_S, left_s))
             return state
         finally:
             if channel is not None:
                 channel.close()
 
-    def _subscribe(self) -> Subscription | None:
-        with suppress(MqworkerError):
-            return self._connections.store.connection.subscribe([self._key])
-        return None
-
     def _outcome(self, node: int) -> Value:
-        outcomes = self._outcomes(self._members_below(node))
+        outcomes = self._outcomes(self._plan.calls_below(node))
         return self._value(node, outcomes)
 
-    def _members_below(self, node: int) -> list[int]:
-        if node in self._graph.calls:
-            return [node]
-        return [member for each in self._graph.inputs_by_join[node] for member in self._members_below(each)]
-
     def _value(self, node: int, outcomes: dict[int, bytes]) -> Value:
-        if node not in self._graph.calls:
-            return [self._value(each, outcomes) for each in self._graph.inputs_by_join[node]]
-        call = self._graph.calls[node].call
+        if node not in self._plan.calls:
+            return [self._value(each, outcomes) for each in self._plan.inputs_by_join.get(node, ())]
+        call = self._plan.calls[node]
         outcome = outcome_of(self.id, node, outcomes.get(node))
         if isinstance(outcome, Succeeded):
-            return value_in(outcome, call.call.definition.rebuild_result)
+            return value_in(outcome, call.rebuild)
         return MemberFailure(**member_failure(self.id, node, call.task, outcome))
 
     def _outcomes(self, nodes: list[int]) -> dict[int, bytes]:
@@ -155,7 +189,7 @@ class WorkflowJob(Generic[R_co]):
         return found
 
     def _failure(self, node: int) -> MqworkerError:
-        name = f"workflow {self.id}: member {node}, {self._graph.calls[node].call.task}"
+        name = f"workflow {self.id}: member {node}, {self._task(node)}"
         outcome = outcome_of(self.id, node, self._read(f"r{node}")[0])
         match outcome:
             case Failed(letter):
@@ -175,6 +209,10 @@ class WorkflowJob(Generic[R_co]):
                 return ResultNotKept(f"{name}, failed, and nothing is known of it any more")
             case _:
                 assert_never(outcome)
+
+    def _task(self, node: int) -> str:
+        call = self._plan.calls.get(node)
+        return "unknown" if call is None else call.task
 
     def _kept_ms(self) -> int:
         kept = self._read("kept_ms")[0]

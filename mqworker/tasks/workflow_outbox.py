@@ -28,6 +28,7 @@ from mqworker.store.script import Call, RawReply, script
 from mqworker.store.store import Store
 from mqworker.tasks.outcome import Succeeded
 from mqworker.tasks.workflow_outcome import failed_outcome, member_failure, member_id, outcome_of
+from mqworker.tasks.workflow_plan import LONGEST_RUN_MS
 
 PAGE = 500
 """Entries looked at in one go; a group of thousands is counted in a few steps."""
@@ -60,10 +61,10 @@ class OutboxDrain:
         while True:
             cursor, entries = self._page(queue, cursor)
             done = [
-                member_id(workflow, node)
+                (member_id(workflow, node), outcome)
                 for workflow, ends in entries.items()
                 if self._is_carried_on(workflow, ends)
-                for node, _ in ends
+                for node, outcome in ends
             ]
             for start in range(0, len(done), PAGE):
                 cleared += queue.store.run(queue.calls.clear_outbox(done[start : start + PAGE]))
@@ -98,7 +99,9 @@ class OutboxDrain:
         kept_ms = self._read(workflow, "kept_ms")[0]
         arguments = [part for end in ends for part in end]
         key = workflow_key(self._namespace, workflow)
-        call = Call(script("advance_workflow"), (key,), (int(kept_ms or 1), *arguments), _nodes)
+        call = Call(
+            script("advance_workflow"), (key,), (int(kept_ms or 1), LONGEST_RUN_MS, *arguments), _nodes
+        )
         return self._store.run(call)
 
     def _enqueue(self, workflow: str, nodes: Sequence[int]) -> list[tuple[str, bytes]]:

@@ -20,6 +20,7 @@ from mqworker.queues.work import WorkQueue
 from mqworker.tasks.app import App
 from mqworker.tasks.job import Job
 from mqworker.tasks.task import Task
+from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.bench_worker import BenchWorker, CrashMoment
 from mqworker.testing.notebook import EnqueuedCall, Notebook
 from mqworker.testing.seat import Seat
@@ -44,7 +45,9 @@ class Bench:
         self.clock = ManualClock(SystemClock().now_ms() if now is None else _epoch_ms(now))
         self._notebook = Notebook()
         self._seat = Seat(app, self.clock, self._notebook)
-        self._worker = BenchWorker(app, self._seat.store, self.clock)
+        self._broker = BenchBroker(app, self._seat.store, self.clock)
+        self._worker = BenchWorker(app, self._seat.store, self.clock, self._broker)
+        self._broker.announce()
 
     @property
     def now(self) -> datetime:
@@ -52,9 +55,16 @@ class Bench:
         return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
 
     def advance(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Let time pass. What becomes due runs at the next `run_all`, not now."""
-        passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
-        self.clock.advance(ms=round(passed / timedelta(milliseconds=1)))
+        """Let time pass. Schedules tick meanwhile; what becomes due runs at the next `run_all`, not now."""
+        self._broker.pass_time(_ms(seconds, minutes, hours, days))
+
+    def pass_over(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
+        """Let time pass as while all nodes are down: ticks of schedules are missed.
+
+        What their `catch_up` makes up for is enqueued by the next run.
+        """
+        self._broker.announce()
+        self.clock.advance(ms=_ms(seconds, minutes, hours, days))
 
     def run_one(self) -> Summary:
         """Run the next delivery that is due; a summary of nothing when there is none."""
@@ -192,6 +202,11 @@ class Bench:
 
     def _known(self, task: AnyTask) -> TaskName:
         return self.app.registry.named(task if isinstance(task, str) else task.name).name
+
+
+def _ms(seconds: float, minutes: float, hours: float, days: float) -> int:
+    passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+    return round(passed / timedelta(milliseconds=1))
 
 
 def _epoch_ms(instant: datetime) -> int:

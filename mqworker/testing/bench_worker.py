@@ -19,8 +19,9 @@ from mqworker.queues.work_steps import LARGEST_BATCH
 from mqworker.store.keys import queues_key
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
-from mqworker.tasks.progress import StoreDesk
 from mqworker.tasks.run import TaskRunner
+from mqworker.tasks.store_desk import StoreDesk
+from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.summary import Tally
 
 CrashMoment = Literal["before", "after"]
@@ -31,8 +32,9 @@ _CONSUMER = consumer_name("bench")
 class BenchWorker:
     """Finds what is due, runs it, settles it."""
 
-    def __init__(self, app: App, store: Store, clock: Clock) -> None:
+    def __init__(self, app: App, store: Store, clock: Clock, broker: BenchBroker) -> None:
         self._app = app
+        self._broker = broker
         self._store = store
         self._crashes: dict[TaskName, list[CrashMoment]] = defaultdict(list)
         self._silent_ms = round(app.settings.heartbeat_timeout_s * 1000)
@@ -64,7 +66,9 @@ class BenchWorker:
     def tend(self, tally: Tally) -> int | None:
         """Make ready what is due by now; milliseconds until more will be, None when nothing waits for it."""
         soonest: list[int] = []
+        self._broker.tend()
         for queue in self.queues():
+            self._broker.drain(queue)
             next_due_ms = queue.promote()
             tally.add("expired", queue.expire())
             tally.add("dead", queue.reclaim()[1])

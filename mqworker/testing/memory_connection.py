@@ -12,10 +12,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from mqworker.errors import ConfigurationError, StoreRefused
+from mqworker.errors import ConfigurationError, MqworkerError, StoreRefused
 from mqworker.model.clock import Clock
 from mqworker.store.command import Command, Reply
-from mqworker.store.server_errors import REPLY_ERRORS, ServerName, settled
+from mqworker.store.server_errors import REPLY_ERRORS, ServerName, each_settled, settled
 from mqworker.store.subscription import Subscription
 from mqworker.testing.memory_time import take_over, told_by
 
@@ -55,6 +55,14 @@ class MemoryConnection:
         del key  # one server owns them all
         with self._lock, told_by(self._clock):
             return settled([self._answer(self._bridged(command)) for command in commands], NAME)
+
+    def execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """Run all commands; see `Connection.execute_each`."""
+        del keys
+        with self._lock, told_by(self._clock):
+            return each_settled([self._answer(self._bridged(command)) for command in commands], NAME)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
         """The one server there is."""

@@ -54,6 +54,7 @@ class Seat:
                 _async_queues=WeakKeyDictionary(),
                 _open_sender=self._open_sender,
                 async_queue=self._async_queue,
+                listen=_refuse_to_wait,
                 close=lambda: None,
                 aclose=lambda: asyncio.sleep(0),
             )
@@ -69,12 +70,20 @@ class Seat:
             limit = self._app.connections.limit_by_queue.get(queue)
             if limit is not None:
                 work.limit(limit)
-            self._senders[queue] = Sender(work, _ImmediateWatch(work, self._clock), self._app.settings)
+            watch = _ImmediateWatch(work, self._clock)
+            self._senders[queue] = Sender(work, watch, self._app.settings, lambda: self._async_queue(queue))
         return self._senders[queue]
 
     def _async_queue(self, queue: QueueName) -> AsyncNotedQueue:
         store = AsyncStore(AsyncMemoryConnection(self._connection), clock=self._clock)
         return AsyncNotedQueue(queue, store, self._options, self._notebook)
+
+
+def _refuse_to_wait(channel: str) -> None:
+    raise JobNotEnded(
+        f"{channel} has not ended; on a bench nothing runs by itself: call bench.run_all(), after "
+        "bench.advance(...) if something in it is to become due"
+    )
 
 
 class _ImmediateWatch(ResultWatch):

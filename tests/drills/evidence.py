@@ -58,7 +58,7 @@ def ended_pids(log: Iterable[dict[str, Any]]) -> dict[int, str]:
 
 
 def _events_of(fields: dict[bytes, bytes]) -> list[dict[str, Any]]:
-    codec = next(name for name in (b"e", b"j", b"z") if name in fields)
+    (codec,) = fields.keys() - {b"n", b"v"}
     void = frozenset(map(int, fields[b"v"].split(b","))) if b"v" in fields else frozenset()
     return decode_block(codec.decode(), fields[codec], void)
 

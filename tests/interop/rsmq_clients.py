@@ -71,12 +71,16 @@ class NodeRsmq:
 
 def npm_modules(cache: Path) -> Path:
     """The folder with the npm client, fetched once."""
+    return npm_packages(cache / f"npm-rsmq-{NPM_VERSION}", f"rsmq@{NPM_VERSION}")
+
+
+def npm_packages(folder: Path, *packages: str) -> Path:
+    """The folder with npm packages, which are fetched once into the folder above it."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise CannotInstall("Node.js and npm are not on this machine")
-    folder = cache / f"npm-rsmq-{NPM_VERSION}"
 
     def install() -> None:
-        _run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), f"rsmq@{NPM_VERSION}")
+        _run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages)
 
     _once(folder, install)
     return folder / "node_modules"

@@ -401,7 +401,8 @@ def test_what_node_sends_that_is_no_task_rests_with_the_dead(ours: Rsmq, node: N
 
     assert claimed == []
     assert (burial.id, burial.message, burial.reason) == (sent, b"not a task", "undecodable")
-    assert node("receiveMessage", qname="tasks-dead")["message"] == "not a task"
+    assert node("receiveMessage", qname="tasks") == {}
+    assert node("listQueues") == ["tasks"]
 
 
 def test_a_consumer_of_pyrsmq_and_a_worker_of_ours_share_the_work(ours: Rsmq, server: RealServer) -> None:

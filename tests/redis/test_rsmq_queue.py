@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqworker.errors import InvalidArgument, UnknownQueue
+from mqworker.errors import InvalidArgument
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack, Bury, Failure, Release, Retry
 from mqworker.queues.rsmq import Rsmq
@@ -91,8 +91,17 @@ def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsm
 
     assert queue.settle(Ack(claimed)) == [Ack(claimed)]
     assert queue.reclaim() == (0, 0)
-    with pytest.raises(UnknownQueue):
-        queue.claim()
+
+
+def test_a_queue_that_another_client_deleted_is_made_again(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    queue.enqueue(a_message(b"before"))
+    rsmq.delete_queue(Q)
+    assert queue.claim() == []
+    rsmq.delete_queue(Q)
+
+    queue.enqueue(a_message(b"after"))
+
+    assert bodies(queue.claim()) == [b"after"]
 
 
 def test_a_lease_that_another_client_prolonged_is_not_reclaimed(
@@ -120,7 +129,7 @@ def test_a_retry_hides_the_message_and_counts_its_delivery(queue: RsmqQueue, rsm
     assert rsmq.get_queue_attributes(Q).hiddenmsgs == 2
 
 
-def test_a_buried_message_rests_in_a_queue_that_every_client_reads(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_buried_message_rests_where_no_other_client_meets_it(queue: RsmqQueue, rsmq: Rsmq) -> None:
     message = a_message(b"\x92\x91\x01\x80", task="count")
     queue.enqueue(message)
     claimed = queue.claim()[0]
@@ -128,25 +137,33 @@ def test_a_buried_message_rests_in_a_queue_that_every_client_reads(queue: RsmqQu
     queue.settle(Bury(claimed, "failed", Failure("ValueError", "no")))
 
     (burial,) = queue.burials()
-    dead = rsmq.receive_message(f"{Q}-dead")
-    assert dead is not None
-    assert json.loads(dead.message) == {"id": message.id, "task": "count", "args": [1], "kwargs": {}}
-    assert (burial.id, burial.message, burial.reason) == (dead.id, dead.message, "failed")
-    assert burial.details["error"] == "ValueError"
+    assert json.loads(burial.message) == {"id": message.id, "task": "count", "args": [1], "kwargs": {}}
+    assert (burial.reason, burial.details["error"]) == ("failed", "ValueError")
     assert rsmq.get_queue_attributes(Q).msgs == 0
-    assert rsmq.list_queues() == [Q, f"{Q}-dead"]
+    assert rsmq.list_queues() == [Q]
 
 
-def test_letters_of_messages_that_were_taken_away_are_dropped(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
-) -> None:
-    for _ in range(3):
-        queue.enqueue(a_message())
-        queue.settle(Bury(queue.claim()[0], "why"))
-        rsmq.pop_message(f"{Q}-dead")
+def test_a_dead_letter_is_put_back_in_line(queue: RsmqQueue, rsmq: Rsmq) -> None:
+    queue.enqueue(a_message(b"x"))
+    queue.settle(Bury(queue.claim()[0], "why"))
+    (burial,) = queue.burials()
 
-    assert raw.hlen(f"mqw:x:{{rsmq:{Q}-dead}}:letters") == 1
+    revived = [queue.revive(burial.id, "unknown"), queue.revive(burial.id)]
+
+    assert revived == [[True, False], [False]]
     assert queue.burials() == []
+    assert rsmq.receive_message(Q).id == burial.id
+
+
+def test_a_message_is_found_wherever_it_is(queue: RsmqQueue) -> None:
+    visible, delayed = queue.send(a_message(), a_message(due=After(AN_HOUR_MS)))
+    states = [queue.find(visible), queue.find(delayed)]
+    claimed = queue.claim()[0]
+    states.append(queue.find(visible))
+    queue.settle(Bury(claimed, "why"))
+
+    assert claimed.id == visible
+    assert [*states, queue.find(visible), queue.find("x")] == ["visible", "delayed", "hidden", "dead", "gone"]
 
 
 def test_what_is_no_task_is_buried_and_the_others_are_claimed(queue: RsmqQueue, rsmq: Rsmq) -> None:
@@ -172,8 +189,3 @@ def test_a_settled_queue_leaves_no_lease_behind(queue: RsmqQueue, raw: redis.Red
 def test_what_the_layout_cannot_hold_is_refused(queue: RsmqQueue, wish: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match="RSMQ"):
         queue.enqueue(a_message(**wish))
-
-
-def test_a_name_without_room_for_the_dead_is_refused(queue: RsmqQueue) -> None:
-    with pytest.raises(InvalidArgument, match="Invalid qname format"):
-        RsmqQueue("a" * 156, queue.store)

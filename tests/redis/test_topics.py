@@ -20,7 +20,7 @@ import redis
 
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreFull, StoreRefused
 from mqworker.model.unix_date import parse_unix_date, unix_date
-from mqworker.model.xid import parse_xid, xid
+from mqworker.model.xid import parse_xid, xid, xid_end
 from mqworker.queues.topic import Topics
 from mqworker.queues.topic_arguments import TopicOptions
 from mqworker.queues.topic_async import AsyncTopics
@@ -166,12 +166,14 @@ def test_a_subscription_is_stored_as_documented_and_again_changes_nothing(
 )
 def test_the_server_writes_dates_and_ids_like_the_model(raw: redis.Redis, day: str) -> None:
     parts = "".join((SCRIPTS / "parts" / f"{name}.lua").read_text() for name in ("calendar", "xid"))
-    code = f"{parts} local s = tonumber(ARGV[1]) return {{unix_date(s), go_time(s, 120), xid(s, ARGV[2])}}"
+    code = (
+        f"{parts} local s = tonumber(ARGV[1]) return {{unix_date(s), go_time(s, 120), xid_maker(s)(ARGV[2])}}"
+    )
     midnight = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
-    tail = bytes(range(0, 256, 33))
+    tail = bytes(range(160, 256, 12))
 
     for seconds in (midnight, midnight + 86_399):
-        date, time_text, record_id = raw.eval(code, 0, str(seconds), tail.hex())
+        date, time_text, record_id = raw.eval(code, 0, str(seconds), xid_end(tail))
         assert date.decode() == unix_date(seconds)
         assert (
             time_text.decode() == f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.00012 +0000 UTC"

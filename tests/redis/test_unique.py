@@ -52,6 +52,19 @@ def test_the_last_call_replaces_the_one_that_waits_and_lets_it_wait_anew(app: Ap
     assert save.enqueue("ann", 3).is_new
 
 
+def test_a_call_is_put_off_no_longer_than_it_may_be_in_all(app: App) -> None:
+    @app.task(unique=Unique("{user}", keep="last", delay=600, max_wait=900))
+    def save(user: str, version: int) -> None: ...
+
+    first = save.enqueue("ann", 1)
+    due_ms = app.work_queue().find(first.id).due_at_ms
+    save.using(delay=3600).enqueue("ann", 2)
+    put_off_ms = app.work_queue().find(first.id).due_at_ms
+
+    assert due_ms is not None
+    assert put_off_ms == due_ms + 300_000
+
+
 def test_a_call_that_is_about_to_run_is_not_changed_any_more(app: App) -> None:
     @app.task(unique=Unique("{user}", keep="last", delay=0.001))
     def save(user: str, version: int) -> str:
@@ -99,6 +112,9 @@ def test_a_deadline_belongs_to_the_call_that_stays(app: App) -> None:
         {"keep": "last", "delay": 0},
         {"keep": "last", "delay": 5, "ttl": 5},
         {"keep": "last", "delay": 5, "until": "claimed"},
+        {"keep": "last", "delay": 5, "max_wait": 4},
+        {"keep": "last", "delay": 5, "max_wait": float("nan")},
+        {"max_wait": 5},
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, object]) -> None:

@@ -3,7 +3,23 @@
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from mqworker import App, AsyncTask, Context, Job, Rate, Retry, WorkflowJob, chain, chord, group, task
+from mqworker import (
+    App,
+    AsyncTask,
+    Context,
+    Fair,
+    Job,
+    JobStatus,
+    Rate,
+    Retry,
+    WorkflowJob,
+    aas_completed,
+    await_all,
+    chain,
+    chord,
+    group,
+    task,
+)
 
 app = App("shop")
 
@@ -16,6 +32,10 @@ def send(to: str, subject: str = "") -> int:
 @app.task(queue="mail", retry=Retry(max=8, backoff=2.0, cap=600), rate=Rate("100/s"), timeout=30)
 def send_later(to: str) -> str:
     return to
+
+
+@app.task(queue="reports", fair_by=Fair("{tenant}", weights={"gold": 3}))
+def report(tenant: str) -> None: ...
 
 
 @app.task
@@ -52,6 +72,11 @@ async def use() -> None:
     assert_type(send.enqueue_many([("a", "b"), {"to": "c"}]), list[Job[int]])
     assert_type(send.enqueue("a").result(timeout=5), int)
     assert_type(await send.enqueue("a").aresult(), int)
+    assert_type(await send.enqueue("a").astatus(), JobStatus)
+    assert_type(await send.enqueue("a").acancel(), bool)
+    async for job in aas_completed(send.map(["a"]), timeout=5):
+        assert_type(job, Job[int])
+    await await_all([send.enqueue("a"), fetch.enqueue("u")])
     assert_type(send_later.enqueue("a"), Job[str])
     assert_type(fetch.enqueue("u"), Job[bytes])
     coroutine: Coroutine[Any, Any, bytes] = fetch("u")

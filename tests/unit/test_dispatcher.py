@@ -7,9 +7,13 @@ from typing import Any, cast
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher import NUDGE_AFTER_MS, Dispatcher
-from mqworker.actors.dispatcher_crew import Idle
+from mqworker.actors.dispatcher import Dispatcher
+from mqworker.actors.dispatcher_care import NUDGE_AFTER_MS
+from mqworker.actors.dispatcher_crew import Flight, Idle
+from mqworker.actors.dispatcher_line import ModelLines
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS
+from mqworker.actors.dispatcher_queue import LARGEST_CLAIM
+from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher_stock import STOCK_EVERY_MS
 from mqworker.actors.mail import (
     DeliveriesFinished,
@@ -20,6 +24,7 @@ from mqworker.actors.mail import (
     NudgeWorker,
     PeerAttached,
     PeerLost,
+    PermitsWanted,
     RunDeliveries,
     WorkerExited,
     WorkerReady,
@@ -85,6 +90,16 @@ class ScriptedStore:
         return []
 
 
+def no_lines() -> ModelLines:
+    return ModelLines(
+        ConsumerName("node-1"),
+        WorkQueueOptions(),
+        open_store=lambda: pytest.fail("no queue of another model is there"),
+        max_crashes=3,
+        log=get_logger(),
+    )
+
+
 class Stage:
     """A dispatcher with a clock and workers that say what they were told."""
 
@@ -98,6 +113,7 @@ class Stage:
             ConsumerName("node-1"),
             self.slots,
             options=WorkQueueOptions(),
+            lines=no_lines(),
             log=get_logger(),
         )
 
@@ -114,6 +130,11 @@ class Stage:
         for worker in workers:
             self.mail(PeerAttached(worker))
             self.mail(WorkerReady(known, {"default": {"weight": 1}}, 1, 1), worker)
+        self.set_appetite(LARGEST_CLAIM)
+
+    def set_appetite(self, count: int) -> None:
+        """As if so many had found a worker the last time."""
+        self.dispatcher._queue_by_name["default"]._appetite = count
 
     def turn(self, passed_ms: int = 0) -> list[Post]:
         self.now_ms += passed_ms
@@ -148,12 +169,34 @@ def test_an_unknown_task_goes_out_one_at_a_time(stage: Stage) -> None:
 
 def test_quick_tasks_travel_in_batches_once_their_time_is_known(stage: Stage) -> None:
     stage.hire("worker:0")
-    stage.store.line = [a_record(number) for number in range(500)]
+    stage.store.line = [a_record(number) for number in range(2_000)]
+    sizes: list[int] = []
+    stage.set_appetite(1)
+
+    while stage.store.line:
+        post = stage.turn()[0]
+        sizes.append(len(cast(RunDeliveries, post.mail).fences))
+        stage.finish("worker:0", post)
+
+    assert sizes[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 250]
+
+
+def test_what_finds_no_worker_is_given_back_in_order_and_fewer_are_claimed(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={})
+    stage.store.line = [a_record(0)]
     stage.finish("worker:0", stage.turn()[0])
+    stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(64)]
 
-    posts = stage.turn()
+    stage.turn(passed_ms=1_000)  # one of them runs, for long
+    stage.store.settled.clear()
+    stage.turn(passed_ms=LONGEST_WAIT_MS + 1)
+    stage.turn()
 
-    assert len(cast(RunDeliveries, posts[0].mail).fences) == 250
+    (released,) = stage.store.settled
+    fences = [int(released[at + 1]) for at, part in enumerate(released) if part == "again"]
+    assert len(fences) == 63
+    assert fences == sorted(fences, reverse=True), "pushed to the front one by one, the oldest comes last"
+    assert stage.dispatcher._queue_by_name["default"]._appetite == 1
 
 
 def test_what_was_finished_is_settled_in_the_same_exchange_as_the_next_claim(stage: Stage) -> None:
@@ -201,7 +244,7 @@ def test_of_a_dead_workers_deliveries_only_the_running_one_is_counted_as_a_crash
     stage.store.line = [a_record(number) for number in range(4)]
     stage.finish("worker:0", stage.turn()[0])
     batch = cast(RunDeliveries, stage.turn()[0].mail)
-    stage.slots.begin(0, batch.fences[1], 0)
+    stage.slots.begin(0, "default", batch.fences[1], 0)
 
     stage.mail(PeerLost("worker:0"))
     stage.mail(WorkerExited("worker:0", "SIGKILL", 0))
@@ -216,6 +259,18 @@ def test_of_a_dead_workers_deliveries_only_the_running_one_is_counted_as_a_crash
         ("again", batch.fences[1], "", 0, 1),
         ("again", batch.fences[2], "", 0, 0),
     ]
+
+
+def test_two_queues_that_give_out_the_same_fence_are_not_mixed_up(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.mail(WorkerReady({}, {"default": {"weight": 1}, "mail": {"weight": 1}}, 2, 1), "worker:0")
+    hand = stage.dispatcher._crew["worker:0"]
+    for queue in ("default", "mail"):
+        hand.take(7, Flight(queue, a_record(1), 1.0, is_alone=False, is_async=False))
+
+    stage.mail(DeliveriesFinished("mail", [7], ["done", 7], {}), "worker:0")
+
+    assert list(hand.flights) == [("default", 7)]
 
 
 def test_a_worker_that_comes_back_before_the_cause_is_known_does_not_hide_what_was_lost(stage: Stage) -> None:
@@ -283,7 +338,7 @@ def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage
 
     exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle())
     assert exchange is not None
-    claimed = queue.complete([0])
+    claimed = queue.complete([0], 0)
 
     assert claimed == []
 
@@ -306,7 +361,16 @@ def test_what_may_run_once_is_acknowledged_when_somebody_is_free_and_not_before(
 
     assert [len(cast(RunDeliveries, post.mail).fences) for post in handed] == [1]
     assert acked_before_drain == 2  # the first one's report, and the ack of the one that was handed out
-    assert len(stage.store.settled) == 2 + 4  # the others were released
+    assert stage.store.settled[-1].count("again") == 4  # the others were released
+
+
+def test_limited_messages_are_let_in_though_a_long_line_takes_all_the_room(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    stage.store.line = [a_record(number) for number in range(5_000)]
+
+    posts = [stage.turn(passed_ms=50) for _ in range(4)]
+
+    assert [post.mail.queue for turn in posts for post in turn if isinstance(post.mail, PermitsWanted)]
 
 
 def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:
@@ -325,7 +389,7 @@ def test_a_hard_time_out_asks_the_supervisor_to_kill_that_worker(stage: Stage) -
     stage.hire("worker:0")
     stage.store.line = [a_record(1)]
     fence = cast(RunDeliveries, stage.turn()[0].mail).fences[0]
-    stage.slots.begin(0, fence, stage.now_ms + 50)
+    stage.slots.begin(0, "default", fence, stage.now_ms + 50)
 
     early = stage.turn(passed_ms=49)
     late = stage.turn(passed_ms=2)
@@ -355,7 +419,7 @@ def test_a_drain_that_takes_too_long_kills_the_worker_and_releases_uncounted(sta
     stage.hire("worker:0")
     stage.store.line = [a_record(1)]
     fence = cast(RunDeliveries, stage.turn()[0].mail).fences[0]
-    stage.slots.begin(0, fence, 0)
+    stage.slots.begin(0, "default", fence, 0)
 
     stage.mail(Drain(100))
     late = stage.turn(passed_ms=101)

@@ -83,9 +83,9 @@ def test_a_reported_delivery_makes_room_again() -> None:
     hand = crew["worker:0"]
     hand.take(1, a_flight(10.0, is_alone=True))
 
-    dropped = hand.drop(1)
+    dropped = hand.drop("default", 1)
 
     assert dropped is not None
-    assert hand.drop(1) is None
+    assert hand.drop("default", 1) is None
     assert (hand.busy_ms, hand.alone, hand.flights) == (0.0, 0, {})
     assert chosen(crew.choose(None, is_async=False)) == "worker:0"

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.event import (
+    COLUMNS,
     COMPRESSED,
+    COMPRESSED_COLUMNS,
     IDS,
     PLAIN,
     decode_block,
@@ -43,6 +45,31 @@ def test_short_blocks_stay_plain_and_long_ones_are_compressed() -> None:
 
     assert (short.codec, long.codec) == (PLAIN, COMPRESSED)
     assert len(long.data) < 100
+
+
+@given(
+    st.lists(
+        st.tuples(IDENTIFIERS, TASKS, st.integers(0, 999), st.integers(0, 2**43), st.integers(0, 10**9)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_runs_that_succeeded_come_back_from_their_columns(
+    given_runs: list[tuple[str, str, int, int, int]],
+) -> None:
+    acks = [
+        Ack(
+            Delivery(7, MessageId(message), TaskName(task), b"", at_ms, deliveries=earlier),
+            b"",
+            Run("worker:0", "node-1", at_ms + 5, run_us / 1000),
+        )
+        for message, task, earlier, at_ms, run_us in given_runs
+    ]
+
+    block = settled_block(acks)
+
+    assert block.codec in {COLUMNS, COMPRESSED_COLUMNS}
+    assert decode_block(block.codec, block.data) == [json.loads(settled_line(ack)) for ack in acks]
 
 
 @given(st.lists(st.tuples(IDENTIFIERS, TASKS), min_size=1, max_size=20))

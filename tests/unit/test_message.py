@@ -19,13 +19,13 @@ Foreign: TypeAlias = Any
 NO_NUMBERS = [-1, 2**63, float("nan"), float("inf"), 1.5, True, "1e9"]
 
 
-@pytest.mark.parametrize("priority", [*NO_NUMBERS, 10])
+@pytest.mark.parametrize("priority", [*NO_NUMBERS, 10, 0.0])
 def test_a_priority_is_a_digit(priority: Foreign) -> None:
     with pytest.raises(InvalidArgument):
         Message("m", b"", priority=priority)
 
 
-@pytest.mark.parametrize("max_crashes", [*NO_NUMBERS, 0, 36])
+@pytest.mark.parametrize("max_crashes", [*NO_NUMBERS, 0, 36, 3.0])
 def test_a_limit_of_crashes_is_a_small_number(max_crashes: Foreign) -> None:
     with pytest.raises(InvalidArgument):
         Message("m", b"", max_crashes=max_crashes)

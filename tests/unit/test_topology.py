@@ -6,13 +6,14 @@ from mqworker.supervisor.topology import SERVER_KEEPER, node_topology
 
 
 def test_children_start_in_the_order_of_the_design() -> None:
-    steps = [[plan.name for plan in step] for step in node_topology(workers=3)]
+    steps = [[plan.name for plan in step] for step in node_topology(workers=3, gateways=["skmq", "gomq"])]
 
     assert steps == [
         ["broker"],
         ["heartbeat_reaper", "recovery_scanner", "rate_limiter"],
         ["dispatcher"],
         ["worker:0", "worker:1", "worker:2"],
+        ["gateway:skmq", "gateway:gomq"],
     ]
 
 

@@ -1,9 +1,12 @@
 #!lua flags=allow-oom
--- admit: let limited messages into the front of the ready line, as many as the buckets of their gate hold.
+-- admit: let waiting messages into the front of the ready line, as many as the buckets of their gate hold, tenant
+-- after tenant.
 --
 -- A gate is named by its limits, 'bucket=count/period ms/burst' joined by '|'; the messages of a gate wait for the same
 -- buckets. A bucket is the instant at which it would be full again (a token bucket kept as one number): it allows
--- `burst` starts at once and `count` in each period after that.
+-- `burst` starts at once and `count` in each period after that. A gate that begins with 'fair=weight~tenant' lets in
+-- so many at a time and then goes behind all others: `gates` is in the order of turns, the score of one that could go
+-- on at once is when it was last visited.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  how many at the most
@@ -39,19 +42,35 @@ local function next_token_at_ms(buckets)
   return at_ms
 end
 
+local LATEST_TURN_MS = now_ms + 0.998 -- turns of this millisecond follow one another in steps of a thousandth
+
+local function as_score(ms)
+  return string.format('%.3f', ms)
+end
+
 local was_idle = is_idle()
 redis.call('HLEN', parcels)
 redis.call('ZCARD', delayed)
 redis.call('HGET', meta, 'fence')
 redis.call('HLEN', buckets_key)
 
+local last_turn = redis.call('ZRANGE', gates, as_score(LATEST_TURN_MS), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local turn_ms = math.max(now_ms, tonumber(last_turn[2] or 0))
+
+local function next_turn_ms()
+  turn_ms = math.min(turn_ms + 0.001, LATEST_TURN_MS)
+  return turn_ms
+end
+
 local admitted, tries = {}, 0
 while #admitted < room and tries < 1000 do
-  local gate = redis.call('ZRANGE', gates, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, 1)[1]
+  local gate = redis.call('ZRANGE', gates, '-inf', as_score(LATEST_TURN_MS), 'BYSCORE', 'LIMIT', 0, 1)[1]
   if not gate then break end
   tries = tries + 1
   local buckets, allowed = buckets_of(gate)
-  local taken = 0
+  local weight, taken = tonumber(string.match(gate, '^fair=(%d+)~') or math.huge), 0
+  local ends_by_weight = weight < allowed
+  allowed = math.min(allowed, weight)
   while taken < allowed and #admitted < room do
     local id = redis.call('LPOP', gate_key(gate))
     if not id then break end
@@ -69,6 +88,8 @@ while #admitted < room and tries < 1000 do
   end
   if redis.call('LLEN', gate_key(gate)) == 0 then
     redis.call('ZREM', gates, gate)
+  elseif ends_by_weight and taken > 0 then
+    redis.call('ZADD', gates, as_score(next_turn_ms()), gate)
   else
     -- At least a millisecond on, so that other gates have their turn when there is no more room.
     redis.call('ZADD', gates, digits(math.max(now_ms + 1, math.ceil(next_token_at_ms(buckets)))), gate)

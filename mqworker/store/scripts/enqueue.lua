@@ -16,8 +16,9 @@ local meta, ready, urgent, delayed, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
 
 local total = #ARGV - first_message + 1
-local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes')
+local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes', 'events_kept')
 local newest_call, enqueued, limit, holes = known[1], known[2] or 0, known[3], known[4] or 0
+kept = known[5] or kept -- an archiver wants more kept than the cap would
 if newest_call and string.sub(newest_call, 1, #number + 1) == number .. ' ' then return {} end
 
 local length = redis.call('LLEN', ready)

@@ -32,8 +32,6 @@ if earlier then return cjson.decode(earlier) end
 
 local total = (#ARGV - first_message + 1) / stride
 local was_idle = is_idle()
-local refusal = refusal_when_full(total)
-if refusal then return refusal end
 redis.call('HLEN', guards) -- foreign types show themselves before the first write
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', parcels)
@@ -42,7 +40,39 @@ redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', ticks)
 redis.call('XLEN', events)
+-- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up.
+local function is_new_tick(id)
+  local schedule, tick = string.match(id, '^(.+)@(%d+)$')
+  return tonumber(tick) > tonumber(redis.call('HGET', ticks, schedule) or 0)
+end
+
+local function note_tick(id)
+  redis.call('HSET', ticks, string.match(id, '^(.+)@(%d+)$'))
+end
+
+-- Keep last: whether the holder of a guard still waits for its instant.
+local function is_replaceable(holder)
+  local parcel, due_ms = redis.call('HGET', parcels, holder), redis.call('ZSCORE', delayed, holder)
+  return parcel and due_ms and tonumber(due_ms) < PERMIT_NEEDED_MS and is_record(parcel)
+end
+
 local soonest_ms = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or math.huge)
+
+-- Messages that would be stored: one whose guard is held takes no room, and neither does its own second in the batch.
+local function newcomers()
+  local count, is_taken = 0, {}
+  for at = first_message, #ARGV, stride do
+    local id, _, mode, guard = unpack(ARGV, at, at + 3)
+    local is_known = #mode == 2 and not is_new_tick(id) or mode ~= '-' and (is_taken[guard] or guard_holder(guard))
+    is_known = is_known and (mode ~= 'l' or is_taken[guard] or is_replaceable(guard_holder(guard)))
+    if not is_known then count = count + 1 end
+    is_taken[guard] = mode ~= '-'
+  end
+  return count
+end
+
+local refusal = refusal_when_full(total) and refusal_when_full(newcomers())
+if refusal then return refusal end
 
 local stamp = digits(now_ms)
 local placed, turned_away, void = {}, {}, {}
@@ -61,32 +91,28 @@ local function record_of(at_ms, id, priority, mode, guard, deadline, max_crashes
     .. body
 end
 
--- Keep last: the holder gets the arguments of the newer call and waits anew. False when it waits no longer.
-local function replace(holder, due, ...)
-  local parcel, due_ms = redis.call('HGET', parcels, holder), redis.call('ZSCORE', delayed, holder)
-  if not parcel or not due_ms or tonumber(due_ms) >= PERMIT_NEEDED_MS or not is_record(parcel) then return false end
+-- Keep last: the holder gets the arguments of the newer call and waits anew, but not past max_wait_ms (0: for ever)
+-- since it was enqueued. False when it waits no longer.
+local function replace(holder, due, max_wait_ms, ...)
+  if not is_replaceable(holder) then return false end
+  local parcel = redis.call('HGET', parcels, holder)
   local record = record_of(string.sub(parcel, 1, 13), holder, ...)
   redis.call('ZREM', deadlines, holder)
   watch_deadline(holder, record)
-  place_delayed(holder, record, due == '' and now_ms or instant_ms(due))
-  return true
-end
-
--- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up.
-local function is_new_tick(id)
-  local schedule, tick = string.match(id, '^(.+)@(%d+)$')
-  if tonumber(tick) <= tonumber(redis.call('HGET', ticks, schedule) or 0) then return false end
-  redis.call('HSET', ticks, schedule, tick)
+  local put_off_ms = due == '' and now_ms or instant_ms(due)
+  if max_wait_ms > 0 then put_off_ms = math.min(put_off_ms, tonumber(string.sub(parcel, 1, 13)) + max_wait_ms) end
+  place_delayed(holder, record, put_off_ms)
   return true
 end
 
 local function store(index, id, priority, mode, guard, ttl_ms, due, deadline, max_crashes, gate, task, body)
   local is_tick = #mode == 2
   local holder = is_tick and not is_new_tick(id) and id
+  if is_tick and not holder then note_tick(id) end
   mode = string.sub(mode, -1)
   holder = holder or mode ~= '-' and guard_holder(guard)
   if mode == 'l' and holder and holder ~= id
-    and not replace(holder, due, priority, mode, guard, deadline, max_crashes, gate, task, body) then
+    and not replace(holder, due, tonumber(ttl_ms), priority, mode, guard, deadline, max_crashes, gate, task, body) then
     holder = nil
   end
   if holder then

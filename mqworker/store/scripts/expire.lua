@@ -20,7 +20,8 @@ local ids = redis.call('ZRANGE', deadlines, '-inf', digits(now_ms), 'BYSCORE', '
 if #ids == 0 then return 0 end
 local records = redis.call('HMGET', parcels, unpack(ids))
 redis.call('ZCARD', delayed)
-redis.call('HLEN', guards)
+local has_guards = redis.call('HLEN', guards) > 0
+redis.call('SCARD', over)
 redis.call('HLEN', results)
 redis.call('SCARD', waiters)
 redis.call('XLEN', events)
@@ -43,6 +44,8 @@ for i, id in ipairs(ids) do
       redis.call('HSET', guards, 'id:' .. id, id .. ' ' .. digits(now_ms + window_ms))
     elseif redis.call('HEXISTS', guards, 'flow:' .. id) == 1 then
       leave_in_outbox(id, 'E')
+    elseif has_guards then
+      note_over(id)
     end
   end
   redis.call('HSET', results, id, 'E')

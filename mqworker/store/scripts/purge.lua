@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- purge: throw away what waits (ready, urgent, delayed) or what is dead. Deliveries in hand are not touched.
+-- Whoever waits for a message that is thrown away is told that it was cancelled.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  events kept in the stream, about; ARGV[2] 'waiting' or 'dead'
--- ARGV[3]  how many of each line at the most, where guards must be looked at; ARGV[4] window ms of chosen ids
+-- ARGV[3]  how many of each line at the most, where each must be looked at; ARGV[4] window ms of chosen ids
 -- Returns  {thrown away, left}; call again while something is left
 -- Repeatable: a second call finds nothing.
 
@@ -12,6 +13,7 @@
 -- @include record
 -- @include guard
 -- @include report
+-- @include announce
 
 local kept, what, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -19,10 +21,14 @@ redis.call('XLEN', events) -- foreign types show themselves before the first wri
 redis.call('HLEN', graves)
 redis.call('HLEN', parcels)
 redis.call('ZCARD', deadlines)
+redis.call('HLEN', results)
+local has_waiters = redis.call('SCARD', waiters) > 0
 local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
 local has_guards = redis.call('HLEN', guards) > 0
 local dead_count = redis.call('ZCARD', dead)
 local lengths = { redis.call('LLEN', ready), redis.call('ZCARD', urgent), redis.call('ZCARD', delayed) }
+
+local gone = {}
 
 -- Guards of messages in hand, or settled a while ago, stay: only what is thrown away lets go of its own.
 local function throw(record)
@@ -36,8 +42,17 @@ local function throw(record)
   if is_watched then redis.call('ZREM', deadlines, id) end
   local was_reported = is_over(record, now_ms) and not is_watched
   if mode ~= '-' and not (was_reported and (mode == 'i' or mode == 'm')) then release_guard(record, id, window_ms) end
-  if was_reported then holes = holes - 1 end
+  if was_reported then forget_over(id) end
+  if was_reported then holes = holes - 1 else gone[#gone + 1] = id end
   return was_reported and 0 or 1
+end
+
+local function tell_waiters()
+  if not has_waiters or #gone == 0 then return end
+  for i, is_awaited in ipairs(redis.call('SMISMEMBER', waiters, unpack(gone))) do
+    if is_awaited == 1 then redis.call('HSET', results, gone[i], 'C') end
+  end
+  announce(gone)
 end
 
 local function throw_some()
@@ -54,6 +69,7 @@ local function throw_some()
     redis.call('HDEL', parcels, unpack(ids))
   end
   redis.call('HSET', meta, 'holes', digits(holes))
+  tell_waiters()
   return thrown, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
 end
 
@@ -61,7 +77,7 @@ local thrown, left = 0, 0
 if what == 'dead' then
   thrown = dead_count
   redis.call('UNLINK', dead, graves)
-elseif has_guards then
+elseif has_guards or has_waiters then
   thrown, left = throw_some()
 else
   thrown = lengths[1] + lengths[2] + lengths[3] - holes

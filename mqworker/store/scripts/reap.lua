@@ -1,25 +1,35 @@
 #!lua flags=allow-oom
--- reap: release everything that a silent consumer holds, uncounted: which of it was running is not known.
+-- reap: release everything that a silent consumer holds, uncounted: which of it was running is not known. What was
+-- asked to stop ends instead.
 --
 -- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of the consumer: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
 -- ARGV[3]  consumer; ARGV[4] ms of silence from which on it counts as gone (0: it said so itself)
--- Returns  released, or -1 when the consumer is alive; call again while it is what was asked for
+-- ARGV[5]  window ms of chosen ids
+-- Returns  released or stopped, or -1 when the consumer is alive; call again while it is what was asked for
 -- Lock-free: whoever removes the record first has released it; a second reaper finds nothing.
 
 -- @include keys
 -- @include clock
 -- @include record
 -- @include place
+-- @include guard
 -- @include report
+-- @include announce
+-- @include stop
 
 local held = KEYS[16]
 local kept, limit, consumer, silent_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local window_ms = tonumber(ARGV[5])
 
 local last_beat_ms = redis.call('ZSCORE', consumers, consumer)
 if last_beat_ms and tonumber(last_beat_ms) > now_ms - silent_ms then return -1 end
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
+redis.call('HLEN', guards)
+redis.call('HLEN', results)
+redis.call('HLEN', old_results)
+redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 
@@ -32,19 +42,30 @@ end
 table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(other) or 0) end)
 fences = { unpack(fences, math.max(1, #fences - limit + 1)) }
 
-local front, happened = {}, {}
-for i, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
-  if is_record(record) then
+local front, happened, stopped = {}, {}, {}
+for _, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
+  if not is_record(record) then
+    front[#front + 1] = record
+  else
     local id, task = id_and_task(record)
+    local event = { event = 'reclaimed', task_id = id, task = task }
     record = delivered_again(record, 0, 0)
-    watch_deadline(id, record)
-    happened[#happened + 1] = { event = 'reclaimed', task_id = id, task = task, attempt = (counts(record)) }
+    event.attempt = (counts(record))
+    happened[#happened + 1] = event
+    if is_stopped(id, record, window_ms) then
+      event.event = 'cancelled'
+      stopped[#stopped + 1] = id
+    else
+      watch_deadline(id, record)
+      front[#front + 1] = record
+    end
   end
-  front[i] = record
 end
 redis.call('HDEL', held, unpack(fences))
 place_ready(front, 'LPUSH')
 redis.call('HINCRBY', meta, 'reclaimed', #front)
+if #stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', #stopped) end
 append_events(kept, happened)
-if was_idle then wake('ready') end
-return #front
+announce(stopped)
+if was_idle and #front > 0 then wake('ready') end
+return #front + #stopped

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- reclaim: return deliveries whose lease ended to the front of their line; bury those that crashed too often.
+-- reclaim: return deliveries whose lease ended to the front of their line; bury those that crashed too often, and
+-- end those that were asked to stop.
 --
 -- KEYS     as in parts/keys.lua; KEYS[16] held: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most; ARGV[3] window ms of chosen ids
--- Returns  {reclaimed, buried}; call again while their sum is what was asked for
+-- Returns  {reclaimed or stopped, buried}; call again while their sum is what was asked for
 -- Lock-free: whoever removes the lease first has reclaimed it; a second reclaimer finds nothing.
 
 -- @include keys
@@ -14,6 +15,7 @@
 -- @include report
 -- @include announce
 -- @include bury
+-- @include stop
 
 local held = KEYS[16]
 local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -32,11 +34,13 @@ redis.call('ZCARD', deadlines)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
 redis.call('HLEN', graves)
+redis.call('HLEN', results)
+redis.call('HLEN', old_results)
 redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 
-local front, happened, ended, buried = {}, {}, {}, 0
+local front, happened, ended, buried, stopped = {}, {}, {}, 0, 0
 for i = 1, #fences do
   local record = records[i]
   if record and is_record(record) then
@@ -45,7 +49,11 @@ for i = 1, #fences do
     local deliveries, _, crashes = counts(next_record)
     local max_crashes = tonumber(string.sub(record, 17, 17), 36)
     local event = { event = 'reclaimed', task_id = id, task = task, attempt = deliveries }
-    if max_crashes and crashes >= max_crashes then
+    if is_stopped(id, record, window_ms) then
+      stopped = stopped + 1
+      event.event = 'cancelled'
+      ended[#ended + 1] = id
+    elseif max_crashes and crashes >= max_crashes then
       buried = buried + 1
       event.event = 'buried'
       event.error = 'crashed'
@@ -70,7 +78,8 @@ redis.call('ZREM', leases, unpack(fences))
 place_ready(front, 'LPUSH')
 redis.call('HINCRBY', meta, 'reclaimed', #front)
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
+if stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', stopped) end
 append_events(kept, happened)
 announce(ended)
 if was_idle and #front > 0 then wake('ready') end
-return { #front, buried }
+return { #front + stopped, buried }

@@ -1,28 +1,27 @@
 #!lua flags=allow-oom
--- rsmq_settle: end deliveries that are still held: delete, show again, or move to the queue of dead letters.
+-- rsmq_settle: end deliveries that are still held: delete, show again, or move to the dead letters, which are ours.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held, KEYS[5] leases, see parts/rsmq_leases.lua; KEYS[6] registry,
---          KEYS[7] dead messages, KEYS[8] dead line: the RSMQ queue of dead letters; KEYS[9] letters: id -> why
+-- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held, KEYS[5] leases, see parts/rsmq_leases.lua; KEYS[6..8]
+--          dead letters, see parts/rsmq_dead.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
 -- ARGV[3..] three each: 'ack', fence, ''; 'again', fence, due; 'front', fence, ''; 'bury', fence, letter (JSON)
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
--- Atomic because: a message must not vanish between two queues, nor be deleted while somebody else works on it.
+-- Atomic because: a message must not vanish on its way to the dead, nor be deleted while somebody else works on it.
 
 -- @include clock
 -- @include rsmq_queue
 -- @include rsmq_calls
 -- @include rsmq_leases
+-- @include rsmq_dead
 
-local registry, dead_messages, dead_line, letters = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local lane, number, first_settlement, stride = ARGV[1], ARGV[2], 3, 3
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end
 redis.call('HLEN', held) -- foreign types show themselves before the first write
 redis.call('ZCARD', leases)
-redis.call('SCARD', registry)
-redis.call('HLEN', dead_messages)
-redis.call('ZCARD', dead_line)
+redis.call('HLEN', dead)
+redis.call('ZCARD', buried)
 redis.call('HLEN', letters)
 
 local function remove(id)
@@ -30,25 +29,9 @@ local function remove(id)
   redis.call('HDEL', messages, id, id .. ':rc', id .. ':fr')
 end
 
-local function make_dead_queue()
-  local now_s = digits(math.floor(now_ms / 1000))
-  redis.call('HSET', dead_messages, 'vt', 30, 'delay', 0, 'maxsize', -1, 'created', now_s, 'modified', now_s)
-  redis.call('SADD', registry, string.match(dead_line, '[^:]+$'))
-end
-
--- Letters of messages that somebody took from the queue of dead letters are of no use.
-local function drop_old_letters()
-  for _, id in ipairs(redis.call('HRANDFIELD', letters, 10)) do
-    if not redis.call('ZSCORE', dead_line, id) then redis.call('HDEL', letters, id) end
-  end
-end
-
 local function bury(id, letter)
-  drop_old_letters()
-  if redis.call('HEXISTS', dead_messages, 'vt') == 0 then make_dead_queue() end
-  redis.call('ZADD', dead_line, digits(now_ms), id)
-  redis.call('HSET', dead_messages, id, redis.call('HGET', messages, id) or '')
-  redis.call('HINCRBY', dead_messages, 'totalsent', 1)
+  redis.call('ZADD', buried, digits(now_ms), id)
+  redis.call('HSET', dead, id, redis.call('HGET', messages, id) or '')
   redis.call('HSET', letters, id, letter)
   remove(id)
 end

@@ -6,8 +6,8 @@
 -- ARGV[3]  events kept in the stream, about; ARGV[4] window ms in which an id chosen by the caller stays taken
 -- ARGV[5]  codec, ARGV[6] block: one event for each delivery, in the order given
 -- ARGV[7]  ms that results are kept at least
--- ARGV[8]  how many are done, ARGV[9] how many of them have a result to keep; then the fences of the done,
---          then position (from 0) and result of each that has one; then the others, five arguments each:
+-- ARGV[8]  how many are done, ARGV[9] how many results follow, one for each of them or none at all; then the
+--          fences of the done, then their results ('' is none to keep); then the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front), more failures, more crashes
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
@@ -29,7 +29,7 @@ local lane, number, kept, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4
 local codec, block, results_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local done_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9])
 local first_done, first_result = 10, 10 + done_count
-local first_other, stride = first_result + 2 * result_count, 5
+local first_other, stride = first_result + result_count, 5
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end
@@ -64,14 +64,9 @@ local function free_guard(record, id, outcome)
   if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, outcome) end
 end
 
-local result_by_position
-local function outcome_of_done(record, position) -- only a workflow asks for it
+local function outcome_of_done(record, i) -- only a workflow asks for it
   if guard_mode(record) ~= 'm' then return nil end
-  if not result_by_position then
-    result_by_position = {}
-    for at = first_result, first_other - 1, 2 do result_by_position[tonumber(ARGV[at])] = ARGV[at + 1] end
-  end
-  return 'S' .. (result_by_position[position] or '')
+  return 'S' .. (result_count > 0 and ARGV[first_result + i - 1] or '')
 end
 
 for i = 1, done_count do
@@ -79,17 +74,17 @@ for i = 1, done_count do
   if not record then
     lost[#lost + 1] = i - 1
   elseif (has_guards or has_waiters) and is_record(record) then
-    ended[#ended + 1] = (id_and_task(record))
-    free_guard(record, ended[#ended], outcome_of_done(record, i - 1))
+    ended[#ended + 1] = id_of(record)
+    free_guard(record, ended[#ended], outcome_of_done(record, i))
   end
 end
 local done = done_count - #lost
 
-for at = first_result, first_other - 1, 2 do
-  local record = records[tonumber(ARGV[at]) + 1]
-  if record then
-    kept_results[#kept_results + 1] = (id_and_task(record))
-    kept_results[#kept_results + 1] = 'S' .. ARGV[at + 1]
+for i = 1, result_count do
+  local record, result = records[i], ARGV[first_result + i - 1]
+  if record and result ~= '' then
+    local at = #kept_results
+    kept_results[at + 1], kept_results[at + 2] = id_of(record), 'S' .. result
   end
 end
 

@@ -46,7 +46,7 @@ end
 
 local holes = tonumber(redis.call('HGET', meta, 'holes') or 0) or 0
 local depths = {
-  redis.call('LLEN', ready) + redis.call('ZCARD', urgent) - holes,
+  math.max(0, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) - holes),
   redis.call('ZCARD', delayed),
   redis.call('ZCOUNT', delayed, PERMIT_NEEDED_MS, '+inf'),
   redis.call('ZCARD', prefix .. 'delivered'),

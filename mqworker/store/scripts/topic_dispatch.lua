@@ -6,7 +6,8 @@
 -- KEYS     as in parts/topic_keys.lua
 -- ARGV[1]  key of the topic, ARGV[2] how many records at the most
 -- ARGV[3]  'drop' or 'requeue': what becomes of what a silent peer had not observed, see parts/topic_peers.lua
--- Returns  {records moved, records left that could be moved now}, or a text: what stands in the way
+-- Returns  {records moved, records left that could be moved now, ms until a backlog has waited long enough or 0},
+--          or a text: what stands in the way
 -- Atomic because: a record that was popped and not yet copied to all would be lost to some for ever.
 -- Repeatable: again, it moves the next ones.
 
@@ -50,11 +51,12 @@ end
 local lists, queue = found.lists, queue_of(key)
 if #lists == 0 then
   if redis.call('EXISTS', consumers_of(key)) == 0 then redis.call('SREM', subscribed, queue) end
-  return { 0, 0 }
+  return { 0, 0, 0 }
 end
-if redis.call('EXISTS', grace_of(key)) == 1 then return { 0, 0 } end
+local wait_ms = redis.call('PTTL', grace_of(key))
+if wait_ms >= 0 then return { 0, 0, math.max(1, wait_ms) } end
 
 local records = redis.call('LPOP', queue, math.min(count, math.max(1, math.floor(MOST_COPIES / #lists))))
-if not records then return { 0, 0 } end
+if not records then return { 0, 0, 0 } end
 for _, list in ipairs(lists) do redis.call('RPUSH', list, unpack(records)) end
-return { #records, redis.call('LLEN', queue) }
+return { #records, redis.call('LLEN', queue), 0 }

@@ -7,6 +7,7 @@
 -- Needs: keys, clock, record.
 
 local outbox = string.sub(meta, 1, -5) .. 'outbox' -- hash: member -> how it ended; drained by the broker
+local over = string.sub(meta, 1, -5) .. 'over' -- set: ids that expired where they lay in the line, holding guards
 
 -- The id of the message that holds the key now, or nil.
 local function guard_holder(key)
@@ -17,7 +18,17 @@ local function guard_holder(key)
   if expires_at_ms > 0 then return expires_at_ms > now_ms and id or nil end
   if string.sub(key, 1, 5) == 'flow:' then return id end
   -- An expired message may still lie in the ready line: it holds nobody up.
-  return redis.call('HGET', results, id) ~= 'E' and redis.call('HGET', old_results, id) ~= 'E' and id or nil
+  return redis.pcall('SISMEMBER', over, id) ~= 1 and id or nil -- pcall: a foreign type there must not stop a batch
+end
+
+-- Its record is out of reach, and so is the name of the key that it holds: note that it holds nothing any more, until
+-- its turn comes and it is passed over.
+local function note_over(id)
+  redis.call('SADD', over, id)
+end
+
+local function forget_over(id)
+  redis.pcall('SREM', over, id)
 end
 
 local function take_guard(mode, key, id, ttl_ms)

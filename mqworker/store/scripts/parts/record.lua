@@ -24,6 +24,11 @@ local function id_and_task(record)
   return string.match(record, '^([^ ]+) ([^ ]+) ', 26)
 end
 
+-- The id alone: a plain search is quicker than a pattern, and this runs for each result that is kept.
+local function id_of(record)
+  return string.sub(record, 26, (string.find(record, ' ', 26, true) or 26) - 1)
+end
+
 local function guard_mode(record)
   return string.sub(record, 15, 15)
 end

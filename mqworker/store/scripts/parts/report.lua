@@ -4,6 +4,7 @@
 -- Needs: keys.
 
 local function append_block(kept, count, codec, block, void)
+  kept = redis.call('HGET', meta, 'events_kept') or kept -- an archiver wants more kept than the cap would
   if #void == 0 then
     redis.call('XADD', events, 'MAXLEN', '~', kept, '*', 'n', count, codec, block)
   elseif #void < count then

@@ -34,6 +34,7 @@ local function is_deliverable(record, expired, window_ms)
         expired[#expired + 1] = { event = 'expired', task_id = id, task = task }
       else -- expire.lua reported it while it lay in the line, and saw to a chosen id and to a member
         if string.find('rwl', guard_mode(record), 1, true) then release_guard(record, id, 0) end
+        if guard_mode(record) ~= 'i' and guard_mode(record) ~= 'm' then forget_over(id) end
         redis.call('HINCRBY', meta, 'holes', -1)
       end
       return false

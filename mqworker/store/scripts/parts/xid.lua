@@ -2,17 +2,17 @@
 
 local XID_DIGITS = '0123456789abcdefghijklmnopqrstuv'
 
--- tail: the other eight bytes, as sixteen hexadecimal digits
-local function xid(seconds, tail)
-  local text, rest, bits = {}, 0, 0
-  for byte in string.gmatch(string.format('%08x', seconds) .. tail .. '00', '%x%x') do
-    rest, bits = rest * 256 + tonumber(byte, 16), bits + 8
-    while bits >= 5 and #text < 20 do
-      bits = bits - 5
-      local digit = math.floor(rest / 2 ^ bits)
-      text[#text + 1] = string.sub(XID_DIGITS, digit + 1, digit + 1)
-      rest = rest - digit * 2 ^ bits
-    end
+local function xid_digit(value) return string.sub(XID_DIGITS, value + 1, value + 1) end
+
+-- A function that makes ids of this second, each from its last fourteen characters as they were in the second zero:
+-- of the first of these two bits belong to the seconds, and are filled in.
+local function xid_maker(seconds)
+  local text, rest = {}, math.floor(seconds / 4)
+  for place = 6, 1, -1 do
+    text[place] = xid_digit(rest % 32)
+    rest = math.floor(rest / 32)
   end
-  return table.concat(text)
+  local head, heads = table.concat(text), {}
+  for value = 0, 7 do heads[XID_DIGITS:byte(value + 1)] = head .. xid_digit(seconds % 4 * 8 + value) end
+  return function(tail) return heads[string.byte(tail)] .. string.sub(tail, 2) end
 end

@@ -1,0 +1,128 @@
+"""GOMQ through its gateway, beside a gRPC method of the same library that does nothing at all.
+
+The empty method shows what grpcio itself costs on this machine, with the same client in the same process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+import grpc
+
+from benchmarks.private_server import private_server
+from benchmarks.rounds import interleave
+from benchmarks.table import heading, row
+from services.gomq.client import AsyncGomqClient
+
+CHANNELS = 20
+AT_ONCE = 5
+"""Calls under way on each channel."""
+MESSAGES = 10_000
+PAYLOAD = b"x" * 100
+
+
+def run_gomq(rounds: int) -> None:
+    """Print the table of this benchmark."""
+    with private_server(aof=False) as url, _gateway(url) as target, _empty_server() as empty:
+        figures = interleave(
+            {
+                "grpcio, an empty method": lambda: asyncio.run(_publish(empty)),
+                "GOMQ Publish, stored": lambda: asyncio.run(_publish(target)),
+                "GOMQ Observe, records": lambda: asyncio.run(_observe(target)),
+            },
+            rounds,
+        )
+    heading(f"GOMQ: per second over {CHANNELS} channels, median (range) of {rounds} rounds")
+    empty_method, publish, observe = figures.values()
+    row(empty_method.name, empty_method.spread)
+    row(publish.name, publish.spread, f"{publish.ratio_to(empty_method):.0%} of an empty method")
+    row(observe.name, observe.spread)
+
+
+async def _publish(target: str) -> float:
+    clients = [AsyncGomqClient(target) for _ in range(CHANNELS)]
+    await asyncio.gather(*(client.publish("warm", PAYLOAD) for client in clients))
+    began = time.perf_counter()
+    await asyncio.gather(*(_repeat(client) for client in clients for _ in range(AT_ONCE)))
+    took_s = time.perf_counter() - began
+    await _close(clients)
+    return MESSAGES / took_s
+
+
+async def _repeat(client: AsyncGomqClient) -> None:
+    for _ in range(MESSAGES // CHANNELS // AT_ONCE):
+        await client.publish("bench", PAYLOAD)
+
+
+async def _observe(target: str) -> float:
+    """All that was published by the other measure, taken by one peer."""
+    async with AsyncGomqClient(target) as client:
+        await client.subscribe("bench", "reader")
+        await asyncio.sleep(1.5)  # a backlog waits a second for more subscribers
+        count, began = 0, time.perf_counter()
+        while count < MESSAGES:
+            count += len(await client.observe("reader"))
+        took_s = time.perf_counter() - began
+        await client.unsubscribe("bench", "reader")
+        return count / took_s
+
+
+async def _close(clients: Sequence[AsyncGomqClient]) -> None:
+    for client in clients:
+        await client.close()
+
+
+@contextmanager
+def _gateway(redis_url: str) -> Iterator[str]:
+    """A node with a gateway."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        target = f"127.0.0.1:{probe.getsockname()[1]}"
+    with tempfile.TemporaryDirectory(prefix="mqw-bench-") as folder:
+        command = [sys.executable, "-m", "mqworker", "serve", "gomq", "--listen", target]
+        flags = ["--redis-url", redis_url, "--data-dir", folder, "--log-level", "warning"]
+        with subprocess.Popen([*command, *flags]) as node:
+            try:
+                grpc.channel_ready_future(grpc.insecure_channel(target)).result(timeout=30)
+                yield target
+            finally:
+                node.terminate()
+
+
+@contextmanager
+def _empty_server() -> Iterator[str]:
+    """A server whose methods answer at once, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve_nothing, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        yield f"127.0.0.1:{ours.recv()}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve_nothing(told: Connection) -> None:
+    async def answer(_request: bytes, _context: object) -> bytes:
+        return b""
+
+    async def serve() -> None:
+        server = grpc.aio.server()
+        handler = grpc.unary_unary_rpc_method_handler(answer)
+        methods = grpc.method_handlers_generic_handler("routeguide.RouteGuide", {"Publish": handler})
+        server.add_generic_rpc_handlers((methods,))
+        told.send(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        await server.wait_for_termination()
+
+    asyncio.run(serve())

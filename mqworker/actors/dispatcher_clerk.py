@@ -1,0 +1,261 @@
+"""The clerk: a thread of the dispatcher that looks after one queue of another model than the work queue.
+
+Such a queue may live in a slow database: only its clerk waits for it. The clerk owns the queue and what is
+held of it; it settles, renews and claims, in this order, round after round, and what one round could not
+write is written by a later one. When the process dies, everything dies with it, the workers too: what was
+held comes back by the rules of the model.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from mqworker.errors import MqworkerError
+from mqworker.log import Logger
+from mqworker.model.clock import Clock
+from mqworker.model.delivery import Delivery
+from mqworker.model.instant import After, Instant
+from mqworker.model.record import encode_delivery
+from mqworker.model.settlement import Park, Release, Retry, Settlement
+from mqworker.model.settlement_parts import Parts, settlement_of
+from mqworker.queues.catalogue import Model, OpenQueue, close_queue
+
+LARGEST_CLAIM = 500
+OUTAGE_PAUSE_MS = 500
+NO_PAUSE_MS = 0
+CLOSE_S = 2.0
+
+
+def fences_since(now_ms: int) -> Iterator[int]:
+    """Fences that no other queue of this node gives out, and that go on growing after a restart.
+
+    Counted from the time in nanoseconds: those of work queues are of a thousandth of that.
+    """
+    return itertools.count(now_ms * 1_000_000)
+
+
+@dataclass(order=True, slots=True)
+class _Postponed:
+    """A settlement of a model that knows no delay: what it settles is held until then."""
+
+    due_ms: int
+    fence: int
+    settlement: Settlement = field(compare=False)
+
+
+class Clerk:
+    """Asked and told by the dispatcher's main thread; everything else happens in its own."""
+
+    def __init__(
+        self,
+        model: Model,
+        open_queue: Callable[[], OpenQueue],
+        *,
+        fences: Iterator[int],
+        ring: Callable[[], None],
+        max_crashes: int | None,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self.trouble = ""
+        """What went wrong of late, in words; empty while all is well."""
+        self._model = model
+        self._open = open_queue
+        self._fences = fences
+        self._ring = ring
+        self._max_crashes = max_crashes
+        self._clock = clock
+        self._log = log
+        self._queue: OpenQueue | None = None
+        self._claimed: deque[tuple[int, bytes]] = deque()
+        self._reports: deque[Sequence[Parts]] = deque()
+        self._wanted = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._crash: BaseException | None = None
+        # Only the thread touches these:
+        self._held: dict[int, Delivery] = {}
+        self._unsettled: dict[int, Settlement] = {}
+        self._postponed: list[_Postponed] = []
+        self._poll_at_ms = self._renew_at_ms = self._resume_at_ms = 0
+        self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
+        self._thread.start()
+
+    # For the main thread
+
+    def want(self, count: int) -> None:
+        """So many could be handed out soon."""
+        with self._lock:
+            is_news = count > 0 and self._wanted == 0
+            self._wanted = count
+        if is_news:
+            self._wake.set()
+
+    def take_claimed(self) -> list[tuple[int, bytes]]:
+        """Fences and records of what was claimed since the last time; raises what ended the thread."""
+        if self._crash is not None:
+            raise self._crash
+        return [self._claimed.popleft() for _ in range(len(self._claimed))]
+
+    @property
+    def held(self) -> int:
+        """How many deliveries are held."""
+        return len(self._held)
+
+    def report(self, settlements: Sequence[Parts]) -> None:
+        """Settle these; they are tried again until the queue has answered."""
+        self._reports.append(settlements)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Settle what is left, give back what nobody saw yet, and leave; all that in a moment, or not."""
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join(CLOSE_S)
+
+    # The thread
+
+    def _work(self) -> None:
+        try:
+            while not self._is_closing:
+                self._round()
+                self._wake.wait(self._pause_ms() / 1000)
+                self._wake.clear()
+            self._finish()
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread, where somebody sees it
+            self._crash = error
+            self._ring()
+
+    def _round(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._resume_at_ms:
+            return
+        try:
+            if self._queue is None:
+                self._queue = self._open()
+            self._settle(self._queue, now_ms)
+            self._renew(self._queue, now_ms)
+            self._claim(self._queue, now_ms)
+        except MqworkerError as error:
+            self._note_trouble(error, now_ms)
+        else:
+            self._note_health()
+
+    def _settle(self, queue: OpenQueue, now_ms: int) -> None:
+        self._read_reports(now_ms)
+        while self._postponed and (self._postponed[0].due_ms <= now_ms or self._is_closing):
+            postponed = heapq.heappop(self._postponed)
+            self._unsettled[postponed.fence] = postponed.settlement
+        if not self._unsettled:
+            return
+        batch = list(self._unsettled.items())[:LARGEST_CLAIM]
+        lost = queue.settle(*(settlement for _, settlement in batch))
+        for each in lost:
+            # Somebody else has it, or has settled it; or an earlier try was carried out and not answered.
+            self._log.warning(
+                "delivery_lost", task_id=getattr(each.delivery, "id", ""), verdict=_verdict(each)
+            )
+        for fence, _ in batch:
+            del self._unsettled[fence]
+            self._held.pop(fence, None)
+        if self._unsettled:
+            self._wake.set()
+
+    def _read_reports(self, now_ms: int) -> None:
+        while self._reports:
+            for parts in self._reports.popleft():
+                settlement = settlement_of(parts, self._held)
+                if settlement is not None:
+                    self._note(parts[1], settlement, now_ms)
+
+    def _note(self, fence: int, settlement: Settlement, now_ms: int) -> None:
+        if isinstance(settlement, Retry | Park) and "delay" not in self._model.wishes:
+            due_ms = now_ms + self._ms_until(settlement.due)
+            heapq.heappush(self._postponed, _Postponed(due_ms, fence, settlement))
+        else:
+            self._unsettled[fence] = settlement
+
+    def _ms_until(self, due: Instant) -> int:
+        return due.ms if isinstance(due, After) else max(0, due.epoch_ms - self._clock.now_ms())
+
+    def _renew(self, queue: OpenQueue, now_ms: int) -> None:
+        if now_ms < self._renew_at_ms:
+            return
+        lost = {each.fence for each in queue.extend(*self._held.values(), lease_ms=self._model.lease_ms)}
+        for fence in [fence for fence, delivery in self._held.items() if delivery.fence in lost]:
+            # It runs on, and somebody else may run it too: what becomes of it here is no longer asked for.
+            self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
+            self._unsettled.pop(fence, None)
+        queue.reclaim()
+        self._renew_at_ms = now_ms + self._model.renew_every_ms
+
+    def _claim(self, queue: OpenQueue, now_ms: int) -> None:
+        with self._lock:
+            count = min(self._wanted, LARGEST_CLAIM)
+        if count <= 0 or now_ms < self._poll_at_ms or self._is_closing:
+            return
+        deliveries = queue.claim(count, lease_ms=self._model.lease_ms)
+        # Fewer than there was room for: the queue is empty, as a rule.
+        self._poll_at_ms = now_ms + (
+            round(self._model.poll * 1000) if len(deliveries) < count else NO_PAUSE_MS
+        )
+        if not deliveries:
+            return
+        for delivery in deliveries:
+            fence = next(self._fences)
+            self._held[fence] = delivery
+            ours = replace(delivery, fence=fence, max_crashes=self._max_crashes)
+            self._claimed.append((fence, encode_delivery(ours)))
+        with self._lock:
+            self._wanted = max(0, self._wanted - len(deliveries))
+        self._ring()
+
+    def _finish(self) -> None:
+        """Nobody waits long for this: what is not settled now comes back by the rules of the model."""
+        if self._queue is None:
+            return
+        try:
+            self._settle(self._queue, self._clock.monotonic_ms())
+            while self._unsettled:
+                self._settle(self._queue, self._clock.monotonic_ms())
+            self._give_back_unseen(self._queue)
+            # A consumer that holds something, which perhaps still runs, does not leave: who would reclaim it?
+            if not self._held:
+                close_queue(self._queue)
+        except MqworkerError as error:
+            self._log.warning("queue_not_left", reason=str(error), held=len(self._held))
+
+    def _give_back_unseen(self, queue: OpenQueue) -> None:
+        unseen = [fence for fence, _ in self._claimed if fence in self._held]
+        if unseen:
+            queue.settle(*(Release(self._held.pop(fence)) for fence in unseen))
+
+    def _pause_ms(self) -> int:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._resume_at_ms:
+            return self._resume_at_ms - now_ms
+        instants = [self._renew_at_ms, *(each.due_ms for each in self._postponed[:1])]
+        if self._wanted > 0:
+            instants.append(self._poll_at_ms)
+        return max(0, min(instants) - now_ms)
+
+    def _note_trouble(self, error: MqworkerError, now_ms: int) -> None:
+        if not self.trouble:
+            self._log.warning("store_unavailable", reason=str(error))
+        self.trouble = str(error)
+        self._resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+
+    def _note_health(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._log.info("store_resumed")
+
+
+def _verdict(settlement: Settlement) -> str:
+    return type(settlement).__name__.lower()

@@ -1,0 +1,62 @@
+"""Gateways: what a service needs that speaks a foreign protocol outwards and mqworker's verbs inwards.
+
+A service implements `Gateway` and is given a `Desk`; it opens no connection to Redis. `listen` and
+`GatewayOptions` are the same for all, so that what may come in and what not is decided in one place.
+"""
+
+from mqworker.actors.gateway_counter import Desk, outcome_of
+from mqworker.actors.gateway_door import OnReply
+from mqworker.actors.gateway_errors import (
+    UNAVAILABLE,
+    UNKNOWN,
+    WRONG_TYPE,
+    GatewayCallFailed,
+    error_of,
+    kind_of,
+)
+from mqworker.actors.gateway_loop import Gateway, WorkingGateway
+from mqworker.actors.gateway_socket import cannot_listen, listen, tls_of
+from mqworker.actors.gateway_work import OnDelivery, OnSettled, WorkSource
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.delivery import Delivery
+from mqworker.model.gateway_options import GatewayOptions, Place, TcpPlace, UnixPlace, parse_place
+from mqworker.model.instant import After, At
+from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
+
+__all__ = [
+    "UNAVAILABLE",
+    "UNKNOWN",
+    "WRONG_TYPE",
+    "Ack",
+    "After",
+    "At",
+    "Bury",
+    "Clock",
+    "Delivery",
+    "Desk",
+    "Failure",
+    "Gateway",
+    "GatewayCallFailed",
+    "GatewayOptions",
+    "OnDelivery",
+    "OnReply",
+    "OnSettled",
+    "Park",
+    "Place",
+    "Release",
+    "Retry",
+    "Run",
+    "Settlement",
+    "SystemClock",
+    "TcpPlace",
+    "UnixPlace",
+    "WorkSource",
+    "WorkingGateway",
+    "cannot_listen",
+    "error_of",
+    "kind_of",
+    "listen",
+    "outcome_of",
+    "parse_place",
+    "tls_of",
+]

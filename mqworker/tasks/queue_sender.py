@@ -1,0 +1,79 @@
+"""The way into a queue of another model than the work queue, and what a job can learn there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mqworker.errors import NotSupported
+from mqworker.model.gq import GqStatus
+from mqworker.model.message import Message
+from mqworker.model.names import MessageId, QueueName
+from mqworker.queues.catalogue import Model, OpenQueue
+from mqworker.queues.gq_queue import GqQueue
+from mqworker.queues.rsmq_queue import RsmqQueue, RsmqState
+from mqworker.queues.work import WorkQueue
+from mqworker.settings import Settings
+from mqworker.tasks.outcome import JobStatus
+
+_STATUS_BY_RSMQ = {
+    RsmqState.VISIBLE: JobStatus.WAITING,
+    RsmqState.DELAYED: JobStatus.DELAYED,
+    RsmqState.HIDDEN: JobStatus.RUNNING,
+    RsmqState.DEAD: JobStatus.FAILED,
+    RsmqState.GONE: JobStatus.UNKNOWN,
+}
+_STATUS_BY_GQ = {
+    GqStatus.QUEUED: JobStatus.WAITING,
+    GqStatus.CONSUMED: JobStatus.RUNNING,
+    GqStatus.PROCESSED: JobStatus.SUCCEEDED,
+    GqStatus.FAILED: JobStatus.FAILED,
+}
+_PASSED = "deadline"
+
+
+class ModelSender:
+    """Sends to one queue. Safe between threads."""
+
+    def __init__(
+        self, name: QueueName, model: Model, opened: OpenQueue, beside: WorkQueue, settings: Settings
+    ) -> None:
+        """`beside` is where we keep what the model has no place for: the progress of running tasks."""
+        self.name = name
+        self.model = model
+        self.beside = beside
+        self.max_message_bytes = settings.max_message_bytes
+        self.max_crashes = settings.max_crashes
+        self._opened = opened
+
+    def send(self, messages: Sequence[Message], connection: object | None) -> list[MessageId]:
+        """Store messages; in the caller's transaction, if there is a connection. The ids the queue gave."""
+        if connection is not None and isinstance(self._opened, GqQueue):
+            return self._opened.send_within(connection, *messages)
+        return self._opened.send(*messages)
+
+    def status(self, message: MessageId) -> JobStatus:
+        """Where a message is, as far as the model tells."""
+        if isinstance(self._opened, RsmqQueue):
+            return _STATUS_BY_RSMQ[self._opened.find(message)]
+        record = self._opened.find(message)
+        if record is None:
+            return JobStatus.UNKNOWN
+        is_expired = record.status is GqStatus.FAILED and record.reason == _PASSED and not record.attempts
+        return JobStatus.EXPIRED if is_expired else _STATUS_BY_GQ[record.status]
+
+    def retry(self, message: MessageId) -> bool:
+        """Put a dead letter back in line; False when it is none."""
+        if isinstance(self._opened, RsmqQueue):
+            return self._opened.revive(message) == [True]
+        raise self.refusal("retry")
+
+    def refusal(self, what: str) -> NotSupported:
+        """The error for what the model does not offer."""
+        return NotSupported(
+            f"{what}: queue {self.name} is {self.model.title}, which offers none; use a work queue for that"
+        )
+
+    def close(self) -> None:
+        """Close what was opened for this queue alone."""
+        if isinstance(self._opened, GqQueue):
+            self._opened.close()

@@ -1,0 +1,1 @@
+"""GOMQ: topics for programs that speak gRPC. A gateway, and a small client; both need the extra `grpc`."""

@@ -1,0 +1,1 @@
+"""Made from ../gomq.proto by `make protocols`; never edited."""

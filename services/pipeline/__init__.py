@@ -1,0 +1,1 @@
+"""The data pipeline: task events on Spark, from Redis to a Parquet lake and back."""

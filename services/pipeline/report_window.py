@@ -1,0 +1,77 @@
+"""The window of a report: from when to when, and how wide the steps of its charts are. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from mqworker.errors import InvalidArgument
+
+MOST_STEPS: Final = 84
+"""A week in steps of two hours: more would be finer than the eye sees on a page."""
+
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_UNITS: Final = {"s": _SECOND, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
+_STEPS: Final = (
+    *(_SECOND * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * count for count in (1, 2, 3, 6, 12)),
+    *(_DAY * count for count in (1, 7, 28)),
+)
+_AGO = re.compile(r"([0-9]{1,6})([smhdw])")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Events at or after `since_ms` and before `until_ms`; no beginning means all there are."""
+
+    since_ms: int | None
+    until_ms: int
+
+    @property
+    def dates(self) -> tuple[str | None, str]:
+        """The first and the last folder of the lake that may hold such events."""
+        first = None if self.since_ms is None else _date_of(self.since_ms)
+        return first, _date_of(self.until_ms - 1)
+
+
+def window(since: str | None, until: str | None, now_ms: int) -> Window:
+    """The window that `--since` and `--until` ask for."""
+    until_ms = now_ms if until is None else parse_instant("--until", until, now_ms)
+    since_ms = None if since is None else parse_instant("--since", since, now_ms)
+    if since_ms is not None and since_ms >= until_ms:
+        raise InvalidArgument(
+            f"--since is {since!r}, which is not before --until ({until!r}); accepted is an earlier instant"
+            if until is not None
+            else f"--since is {since!r}, which is not in the past; accepted is an earlier instant"
+        )
+    return Window(since_ms, until_ms)
+
+
+def parse_instant(option: str, text: str, now_ms: int) -> int:
+    """`7d` (ago), `2026-01-31` or `2026-01-31T18:00+01:00`, in milliseconds; UTC unless it says otherwise."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return max(0, now_ms - int(ago.group(1)) * _UNITS[ago.group(2)])
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(0, int(moment.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(
+            f"{option} is {text!r}; accepted is a time ago such as 90m, 24h, 7d or 2w, "
+            "a date such as 2026-01-31, or a moment such as 2026-01-31T18:00 (UTC)"
+        ) from error
+
+
+def step_ms(span_ms: int) -> int:
+    """The width of a step, so that the whole span has no more than a page can show."""
+    fitting = (step for step in _STEPS if span_ms <= step * MOST_STEPS)
+    return next(fitting, span_ms // MOST_STEPS + _DAY)
+
+
+def _date_of(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()

@@ -1,0 +1,137 @@
+"""The commands as a user types them, with the Spark session of the tests: what they say and how they exit."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mqworker import App
+from mqworker.cli.main import mqworker
+from mqworker.model.settlement import Bury, Failure
+from mqworker.settings import Settings
+from tests.pipeline.event_factory import append_events
+from tests.support.real_server import RealServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(spark: SparkSession, settings: Settings, tmp_path: Path) -> Run:
+    del spark  # getOrCreate finds it
+
+    def run_command(*arguments: str) -> Result:
+        shared = ["--redis-url", settings.redis_url or "", "--lake", str(tmp_path / "lake")]
+        return CliRunner().invoke(mqworker, ["pipeline", arguments[0], *shared, *arguments[1:]])
+
+    return run_command
+
+
+def test_archive_verify_and_compact_say_what_they_did(run: Run, server: RealServer) -> None:
+    with server.client() as client:
+        append_events(client, "mail", 1_000)
+
+    archived, verified, compacted = run("archive", "--once", "--trim"), run("verify"), run("compact")
+
+    assert (archived.exit_code, verified.exit_code, compacted.exit_code) == (0, 0, 0)
+    assert archived.stderr.startswith("batch 0: 2,000 events; 2,000 in all, ")
+    assert archived.stdout.startswith("2,000 events archived in ")
+    assert verified.stdout == "2,000 events in 4 blocks: none missing, none twice\n"
+    assert compacted.stdout == "nothing to compact\n"
+
+
+def test_an_empty_lake_is_told_in_a_sentence(run: Run) -> None:
+    result = run("verify")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("mqworker: the lake ")
+    assert "is empty; `mqworker pipeline archive --once` fills it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("orders.csv", "order,amount\na,1\nb,2\nc,3\n"),
+        (
+            "orders.jsonl",
+            '{"order": "a", "amount": 1}\n{"order": "b", "amount": 2}\n{"order": "c", "amount": 3}\n',
+        ),
+    ],
+)
+def test_enqueue_is_repeatable(run: Run, settings: Settings, tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+
+    results = [run("enqueue", str(tmp_path / name), "--task", "ship", "--queue", "orders") for _ in range(2)]
+
+    assert [result.exit_code for result in results] == [0, 0]
+    assert results[0].stdout == f"3 rows of {name} enqueued as ship in queue orders\n"
+    app = App("shop", settings=settings)
+    assert app.work_queue("orders").counts().ready == 3
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("missing.csv", "--task", "ship"), "FILE is missing.csv, which does not exist"),
+        (("orders.txt", "--task", "ship"), "accepted is --format csv, json or parquet"),
+        (("orders.csv", "--task", "ship", "--id", "number"), "--id is 'number'; accepted are the columns"),
+        (("orders.csv", "--task", "not a name"), "task"),
+    ],
+)
+def test_a_wrong_enqueue_is_told_in_a_sentence(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "orders.csv").write_text("order\na\n")
+    monkeypatch.chdir(tmp_path)
+
+    result = run("enqueue", *arguments)
+
+    assert result.exit_code in {1, 2}
+    assert problem in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_replay_puts_back_what_sql_chooses(run: Run, settings: Settings) -> None:
+    app = App("shop", settings=settings)
+    work = app.work_queue("mail")
+    work.push("a", "b", "c")
+    first, second, third = work.claim(3)
+    gone, timed_out = Failure("KeyError", "gone"), Failure("TimeoutError", "slow")
+    work.settle(
+        Bury(first, "failed", gone), Bury(second, "failed", timed_out), Bury(third, "failed", timed_out)
+    )
+
+    shown = run("replay", "--where", "error = 'TimeoutError'", "--dry-run")
+    done = run("replay", "--where", "error = 'TimeoutError'")
+    wrong = run("replay", "--where", "errror = 'TimeoutError'")
+
+    assert "2 dead letters would go back in line" in shown.stdout
+    assert done.stdout == "2 dead letters of queue mail back in line\n"
+    assert (work.counts().dead, work.counts().ready) == (1, 2)
+    assert wrong.exit_code == 2
+    assert "accepted is an SQL condition over task_id, task, queue" in wrong.stderr
+    app.close()
+
+
+def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+
+    def find(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "pyspark" else real(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+
+    result = CliRunner().invoke(mqworker, ["pipeline", "verify"])
+
+    assert result.exit_code == 78
+    expected = "mqworker: the pipeline needs pyspark, which is not installed: pip install 'mqworker[spark]'\n"
+    assert result.stderr == expected

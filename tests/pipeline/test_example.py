@@ -1,0 +1,43 @@
+"""The example of a million tasks, with a few thousand: it runs as its first lines say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.pipeline.launcher import has_java
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 300.0
+
+
+@pytest.mark.skipif(not has_java(), reason="no Java: install Java 17, or pip install 'mqworker[java]'")
+def test_the_example_enqueues_runs_archives_and_asks(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "spark_million.py", tmp_path)
+    node = [sys.executable, "-m", "mqworker", "run", "spark_million:app", "--workers", "1"]
+    with (
+        (tmp_path / "node.log").open("wb") as log,
+        subprocess.Popen(node, cwd=tmp_path, stdout=log, stderr=log) as running,
+    ):
+        try:
+            script = [sys.executable, "spark_million.py", "3000"]
+            done = subprocess.run(
+                script, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+            )
+        finally:
+            running.terminate()
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^3,000 rows enqueued in ", done.stdout)
+    # Each task was enqueued and succeeded; a node may report more about a task that it gave back.
+    found = re.search(
+        r"^([\d,]+) events archived, ([\d,]+) of them distinct; \[\]$", done.stdout, re.MULTILINE
+    )
+    assert found is not None, done.stdout
+    assert found.group(1) == found.group(2)
+    assert int(found.group(1).replace(",", "")) >= 6_000

@@ -1,0 +1,188 @@
+"""`format("mqworker")` on a real server: what happened comes out, and rows go in as tasks, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from mqworker import App
+from mqworker.model.envelope import decode_call
+from mqworker.model.settlement import Ack, Bury, Failure
+from mqworker.settings import Settings
+from tests.pipeline.event_factory import append_events
+from tests.support.real_server import RealServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def app(settings: Settings) -> Iterator[App]:
+    application = App("shop", settings=settings)
+    yield application
+    application.close()
+
+
+def table(spark: SparkSession, settings: Settings, name: str = "events") -> DataFrame:
+    return (
+        spark.read.format("mqworker")
+        .option("redis_url", settings.redis_url or "")
+        .option("table", name)
+        .load()
+    )
+
+
+def test_events_queues_and_dead_letters_are_tables(spark: SparkSession, settings: Settings, app: App) -> None:
+    work = app.work_queue("mail")
+    work.push(*[f"letter {n}" for n in range(5)])
+    first, second, third = work.claim(3)
+    work.settle(Ack(first), Ack(second), Bury(third, "failed", Failure("ValueError", "no such address")))
+
+    events = {row["event"]: row["count"] for row in table(spark, settings).groupBy("event").count().collect()}
+    (queue,) = table(spark, settings, "queues").collect()
+    (letter,) = table(spark, settings, "dead_letters").collect()
+
+    assert events == {"enqueued": 5, "succeeded": 2, "buried": 1}
+    assert (queue["queue"], queue["ready"], queue["dead"], queue["succeeded_total"]) == ("mail", 2, 1, 2)
+    assert (letter["task_id"], letter["queue"], letter["reason"]) == (third.id, "mail", "failed")
+    assert letter["error_msg"] == "no such address"
+
+
+def test_a_server_without_queues_has_empty_tables(spark: SparkSession, settings: Settings) -> None:
+    assert [table(spark, settings, name).count() for name in ("events", "queues", "dead_letters")] == [
+        0,
+        0,
+        0,
+    ]
+
+
+def test_a_stream_comes_in_batches_of_limited_size_and_each_event_once(
+    spark: SparkSession, settings: Settings, server: RealServer, tmp_path: Path
+) -> None:
+    with server.client() as client:
+        made = append_events(client, "mail", 900, per_block=50) + append_events(
+            client, "web", 100, per_block=7
+        )
+    sizes: list[int] = []
+    keys: list[tuple[int, str, int]] = []
+
+    def take(rows: DataFrame, _batch: int) -> None:
+        found = [(row["shard"], row["block"], row["seq"]) for row in rows.collect()]
+        sizes.append(len(found))
+        keys.extend(found)
+
+    (
+        spark.readStream.format("mqworker")
+        .option("redis_url", settings.redis_url or "")
+        .option("max_events_per_batch", 600)
+        .load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
+
+    assert sum(sizes) == len(set(keys)) == made
+    assert len(sizes) >= 4
+    assert max(sizes) <= 600
+
+
+def test_rows_become_tasks_that_a_worker_understands(
+    spark: SparkSession, settings: Settings, app: App
+) -> None:
+    rows = spark.createDataFrame([(1, 2), (3, 4)], "left INT, right INT").coalesce(1)
+
+    write(rows, settings)
+
+    deliveries = app.work_queue("bulk").claim(10)
+    assert {delivery.task for delivery in deliveries} == {"add"}
+    assert [decode_call(delivery.body).kwargs for delivery in deliveries] == [
+        {"left": 1, "right": 2},
+        {"left": 3, "right": 4},
+    ]
+
+
+def test_a_row_is_enqueued_once_however_often_its_spark_task_runs(
+    spark: SparkSession, settings: Settings, app: App
+) -> None:
+    def fail_the_first_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        context = TaskContext.get()
+        for number, batch in enumerate(batches):
+            if context is not None and context.attemptNumber() == 0 and number == 2:
+                raise RuntimeError("injected")
+            yield batch
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    try:
+        rows = spark.range(0, 20_000, numPartitions=4).mapInArrow(fail_the_first_time, "id BIGINT")
+        write(rows.withColumnRenamed("id", "number"), settings)
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+
+    counts = app.work_queue("bulk").counts()
+    assert (counts.ready, counts.totals["enqueued"]) == (20_000, 20_000)
+
+
+def test_a_column_of_ids_tells_rows_apart(spark: SparkSession, settings: Settings, app: App) -> None:
+    rows = spark.createDataFrame([("order-1", 1), ("order-2", 2)], "order STRING, number INT")
+
+    write(rows, settings, id="order")
+    write(rows, settings, id="order")
+
+    work = app.work_queue("bulk")
+    assert work.counts().ready == 2
+    assert work.find("order-1").state == "ready"
+
+
+def test_a_stream_of_rows_becomes_tasks_once(
+    spark: SparkSession, settings: Settings, app: App, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    spark.createDataFrame([(f"order-{n}", n) for n in range(100)], "order STRING, number INT").write.json(
+        str(source)
+    )
+
+    for checkpoint in ("one", "two"):  # a lost checkpoint repeats everything
+        (
+            spark.readStream.schema("order STRING, number INT")
+            .json(str(source))
+            .writeStream.format("mqworker")
+            .options(redis_url=settings.redis_url, task="add", queue="bulk", id="order")
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+
+    assert app.work_queue("bulk").counts().totals["enqueued"] == 100
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "problem"),
+    [
+        ("overwrite", {}, 'accepted is "append"'),
+        ("append", {"id": "nothing"}, "option id is 'nothing'; accepted are the columns of the rows: number"),
+        ("append", {"task": "not a name"}, "task"),
+    ],
+)
+def test_a_wrong_write_is_refused_and_enqueues_nothing(
+    spark: SparkSession, app: App, mode: str, options: dict[str, str], problem: str
+) -> None:
+    rows = spark.createDataFrame([(1,)], "number INT")
+
+    with pytest.raises(Exception, match=problem):
+        write(rows, app.settings, mode=mode, **options)
+
+    assert app.work_queue("bulk").counts().ready == 0
+
+
+def write(rows: DataFrame, settings: Settings, *, mode: str = "append", **options: str) -> None:
+    chosen = {"redis_url": settings.redis_url or "", "task": "add", "queue": "bulk"} | options
+    rows.write.format("mqworker").mode(mode).options(**chosen).save()

@@ -1,0 +1,34 @@
+"""Queues of other models on the status screen."""
+
+from __future__ import annotations
+
+from mqworker.cli.model_lines import model_lines
+from mqworker.model.view import ChildView, NodeView, ServerView, SystemView
+
+
+def test_each_queue_of_another_model_has_a_line_for_each_node() -> None:
+    facts = {"models": {"legacy": {"model": "RSMQ", "held": 3, "trouble": ""}, "odd": "?"}}
+    child = ChildView("dispatcher", "dispatcher", "live", facts=facts)
+    view = SystemView(
+        0,
+        "mqw",
+        ServerView("Valkey", "9.1", 0, 0, is_append_only=True),
+        (NodeView("web-1", children=(child,)), NodeView("web-2")),
+        (),
+    )
+
+    assert model_lines(view) == ["legacy  RSMQ, consumed by web-1, which holds 3"]
+
+
+def test_trouble_is_told() -> None:
+    facts = {"models": {"orders": {"model": "gq on SQL", "held": "many", "trouble": "no answer"}}}
+    child = ChildView("dispatcher", "dispatcher", "live", facts=facts)
+    view = SystemView(
+        0,
+        "mqw",
+        ServerView("Valkey", "9.1", 0, 0, is_append_only=True),
+        (NodeView("web-1", children=(child,)),),
+        (),
+    )
+
+    assert model_lines(view) == ["orders  gq on SQL, consumed by web-1, which holds 0, in trouble: no answer"]
