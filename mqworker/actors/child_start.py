@@ -23,3 +23,5 @@ class ChildStart:
     """What to import, as module:attribute; only workers do."""
     slots_path: str
     """The file of the run slots; see `run_slot.py`."""
+    node_lock: int | None = None
+    """The descriptor to keep open for as long as this process lives; see `node_file.py`."""

@@ -56,6 +56,7 @@ from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavail
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.store.exchange import Exchange
 from mqworker.store.store import Store
 
 POLL_MS = 1_000
@@ -197,25 +198,33 @@ class Dispatcher:
 
     def _exchange_with_queues(self, now_ms: int) -> None:
         room, idle = self._room(), self._idle()
-        # Those in trouble last: one shard of a cluster that hangs must not hold back the others.
-        for queue in sorted(self._queues(), key=lambda each: (each.resume_at_ms > 0, each.worker_ms)):
+        healthy: list[tuple[DispatchedQueue, Exchange]] = []
+        troubled: list[tuple[DispatchedQueue, Exchange]] = []
+        for queue in sorted(self._queues(), key=lambda each: each.worker_ms):
             if now_ms < queue.resume_at_ms:
                 continue
-            wanted = room if queue.may_have_messages else 0
-            exchange = queue.next_exchange(self._store, wanted, idle)
-            if exchange is None:
-                continue
-            try:
-                claimed = queue.complete(self._store.attempt(exchange), now_ms)
-            except STORE_TROUBLE as error:
-                self._suspend(queue, error, now_ms)
-                return  # one wait for an answer in a turn: in between, pings are answered
-            if queue.resume_at_ms:
-                self._log.info("store_resumed", queue=queue.name)
-                queue.resume_at_ms = 0
-                self._stock.hurry(queue, now_ms)
-            room -= len(claimed)
-            self._shelf.put(queue, claimed)
+            exchange = queue.next_exchange(self._store, room if queue.may_have_messages else 0, idle)
+            if exchange is not None:
+                room -= queue.asked_for
+                (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
+        # Those in trouble apart, and one in a turn: a shard of a cluster that hangs must not hold back the
+        # others for long, and in between pings are answered.
+        for together in (healthy, troubled[:1]):
+            outcomes = self._store.attempt_each([exchange for _, exchange in together])
+            for (queue, _), outcome in zip(together, outcomes, strict=True):
+                self._complete(queue, outcome, now_ms)
+
+    def _complete(self, queue: DispatchedQueue, outcome: list[Any] | MqworkerError, now_ms: int) -> None:
+        if isinstance(outcome, STORE_TROUBLE):
+            self._suspend(queue, outcome, now_ms)
+            return
+        if isinstance(outcome, MqworkerError):
+            raise outcome
+        if queue.resume_at_ms:
+            self._log.info("store_resumed", queue=queue.name)
+            queue.resume_at_ms = 0
+            self._stock.hurry(queue, now_ms)
+        self._shelf.put(queue, queue.complete(outcome, now_ms))
 
     def _room(self) -> int:
         if self._drain_until_ms is not None:

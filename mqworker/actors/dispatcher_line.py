@@ -72,8 +72,8 @@ class ModelLine(DispatchedQueue):
         knows whether the next messages are for them. They fill up by and by.
         """
         most = idle.sequential if self.model.is_once else max(self._appetite, idle.sequential)
-        self._asked_for = min(room, most)
-        self.clerk.want(self._asked_for)
+        self.asked_for = min(room, most)
+        self.clerk.want(self.asked_for)
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""

@@ -49,7 +49,8 @@ class DispatchedQueue:
         what is acknowledged and still here is lost if this process ends."""
         self._being_acked: list[Claimed] = []
         self._exchange: Exchange | None = None
-        self._asked_for = 0
+        self.asked_for = 0
+        """How many the exchange under way asks for."""
         self._received = 0
         self._appetite = 1
         """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
@@ -113,11 +114,11 @@ class DispatchedQueue:
                 calls = [self.calls.settle(acks, self._consumer), *calls]
             # Below 0 when queues before this one were given more than there was room for: what is acked only
             # now had its room before.
-            self._asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
-            if self._asked_for > 0:
+            self.asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
+            if self.asked_for > 0:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
-                calls = [*calls, self.calls.claim_records(self._asked_for, self._consumer)]
+                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer)]
             if not calls:
                 return None
             self._settlements = []
@@ -129,13 +130,13 @@ class DispatchedQueue:
         """The exchange was answered: the deliveries to hand out."""
         self._exchange = None
         acked = self._acked(results[0]) if self._being_acked else []
-        if self._asked_for == 0:
+        if self.asked_for == 0:
             return acked
         reply: list[tuple[int, bytes]] | LookAgain = results[-1]
         if reply is LOOK_AGAIN:
             return acked
         self._received = len(reply)
-        self.may_have_messages = self._received >= self._asked_for
+        self.may_have_messages = self._received >= self.asked_for
         claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
         if self._once_tasks:
             self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
@@ -147,7 +148,7 @@ class DispatchedQueue:
         received, self._received = self._received, 0
         if received and count:
             self._appetite = max(1, received - count)
-        elif received and received >= self._asked_for:
+        elif received and received >= self.asked_for:
             self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
 
     def take_overdue(self, before_ms: int) -> list[Claimed]:

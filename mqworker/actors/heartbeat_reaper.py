@@ -9,9 +9,10 @@ Never:    takes anything from a consumer that is heard; the script that releases
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
@@ -20,6 +21,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.heartbeat_topics import TopicSweep
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.node_file import ended_nodes, forget_node
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor, topic_options
 from mqworker.errors import StoreUnavailable
@@ -47,6 +49,7 @@ class HeartbeatReaper:
         interval_ms: int,
         timeout_ms: int,
         log: Logger,
+        node_file: Path,
         topics: TopicSweep | None = None,
     ) -> None:
         self._store = store
@@ -54,6 +57,7 @@ class HeartbeatReaper:
         self._namespace = namespace
         self._timeout_ms = timeout_ms
         self._topics = topics
+        self._node_file = node_file
         self._rounds = Rounds(interval_ms, log)
         self._log = log
         self._consumers: set[str] = set()
@@ -87,8 +91,9 @@ class HeartbeatReaper:
         if self._was_cut_off(now_ms):
             # So were others, as a rule: they get the time to be heard again.
             self._reap_from_ms = now_ms + self._timeout_ms
-        steps = [
+        steps: list[Callable[[], object]] = [
             partial(self._roster.refresh, now_ms),
+            self._release_ended_nodes,
             *(partial(self._look_at, queue, now_ms) for queue in self._roster),
             partial(self._sweep_topics, now_ms),
         ]
@@ -129,6 +134,15 @@ class HeartbeatReaper:
         for consumer in queue.silent_consumers(self._timeout_ms) if now_ms >= self._reap_from_ms else ():
             self._note(queue, consumer, queue.reap(consumer, silent_ms=self._timeout_ms))
 
+    def _release_ended_nodes(self) -> None:
+        """Of a node beside this one whose last process is gone, nothing need wait for the time-out."""
+        for boot in ended_nodes(self._node_file):
+            for queue in self._roster:
+                for consumer in queue.consumers():
+                    if f".{boot}." in consumer:
+                        self._note(queue, consumer, queue.reap(consumer, silent_ms=0))
+            forget_node(self._node_file, boot)
+
     def _sweep_topics(self, now_ms: int) -> None:
         if self._topics is not None and now_ms >= self._reap_from_ms:
             self._topics.turn(now_ms)
@@ -162,6 +176,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         interval_ms=int(settings.heartbeat_interval_s * 1000),
         timeout_ms=int(settings.heartbeat_timeout_s * 1000),
         log=log,
+        node_file=Path(start.slots_path),
         topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
     return run_actor(reaper, control, start)

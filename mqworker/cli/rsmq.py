@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 import click
 
 from mqworker.errors import MqworkerError
-from mqworker.queues.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, Rsmq
+from mqworker.queues.rsmq import Rsmq
+from mqworker.queues.rsmq_arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq_calls import RsmqMessage, RsmqOptions
 from mqworker.settings import Settings, load_settings
 from mqworker.store.address import parse_address

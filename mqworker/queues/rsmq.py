@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqworker.queues.rsmq_arguments import LARGEST_MAXSIZE
+from mqworker.queues.rsmq_arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq_calls import RsmqAttributes, RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq_steps import RsmqSteps
 from mqworker.store.store import Store
-
-DEFAULT_VT = 30
-DEFAULT_DELAY = 0
-DEFAULT_MAXSIZE = LARGEST_MAXSIZE
 
 
 class Rsmq:

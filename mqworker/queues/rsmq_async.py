@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqworker.queues.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mqworker.queues.rsmq_arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq_calls import RsmqAttributes, RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq_steps import RsmqSteps
 from mqworker.store.async_store import AsyncStore

@@ -23,7 +23,7 @@ from mqworker.model.names import LONGEST_HORIZON_MS, MessageId, whole_number
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues import rsmq_arguments as accept
 from mqworker.queues.queue_model import Capability
-from mqworker.queues.rsmq import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mqworker.queues.rsmq_arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq_calls import RsmqOptions
 from mqworker.queues.rsmq_lease_calls import RsmqLeaseCalls, outgoing_of
 from mqworker.queues.rsmq_steps import LARGEST_BATCH, RsmqSteps, chunks

@@ -81,6 +81,10 @@ class WorkQueue:
         """Report waiting messages whose deadline passed; how many."""
         return self.store.follow(self._steps.expire())
 
+    def consumers(self) -> list[ConsumerName]:
+        """Everybody who may hold something, heard of late or not."""
+        return self.store.follow(self._steps.consumers())
+
     def silent_consumers(self, silent_ms: int) -> list[ConsumerName]:
         """Consumers that were not heard for so long, by the server's clock."""
         return self.store.follow(self._steps.silent_consumers(silent_ms))

@@ -149,6 +149,12 @@ class WorkQueueSteps:
             repaired, cursors = repaired + some, (rest[0], rest[1])
         return repaired
 
+    def consumers(self) -> Procedure[list[ConsumerName]]:
+        """Everybody who may hold something."""
+        keys = self.calls.keys
+        (names,) = yield Read((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta)
+        return [ConsumerName(name.decode()) for name in names]
+
     def silent_consumers(self, silent_ms: int) -> Procedure[list[ConsumerName]]:
         """Consumers whose last beat is so long ago, by the server's clock."""
         keys = self.calls.keys

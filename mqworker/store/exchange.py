@@ -48,6 +48,18 @@ class Exchange:
         self._without_source = False
         return len(self._replies) == len(self._calls)
 
+    def take_outcome(self, replies: Sequence[Reply | MqworkerError]) -> list[Any] | MqworkerError | None:
+        """Note the answers of a round trip that was shared: the results, the trouble, or None to go on."""
+        answers: list[Reply] = []
+        for reply in replies:
+            if isinstance(reply, MqworkerError):
+                return reply
+            answers.append(reply)
+        try:
+            return self.results() if self.take_replies(answers) else None
+        except MqworkerError as refusal:
+            return refusal
+
     def results(self) -> list[Any]:
         """The decoded answers; raises the first refusal."""
         for lane in self._taken:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.connection import Connection
@@ -68,6 +69,20 @@ class Store:
         while not exchange.take_replies(self._connection.execute(exchange.commands(), exchange.key)):
             pass
         return exchange.results()
+
+    def attempt_each(self, exchanges: Sequence[Exchange]) -> list[list[Any] | MqworkerError]:
+        """Send exchanges of several queues once, together; of each its results, or its own trouble."""
+        outcomes: dict[int, list[Any] | MqworkerError] = {}
+        while len(outcomes) < len(exchanges):
+            waiting = [at for at in range(len(exchanges)) if at not in outcomes]
+            parts = [exchanges[at].commands() for at in waiting]
+            keys = [exchanges[at].key for at, part in zip(waiting, parts, strict=True) for _ in part]
+            replies = iter(self._connection.execute_each([each for part in parts for each in part], keys))
+            for at, part in zip(waiting, parts, strict=True):
+                outcome = exchanges[at].take_outcome(list(islice(replies, len(part))))
+                if outcome is not None:
+                    outcomes[at] = outcome
+        return [outcomes[at] for at in range(len(exchanges))]
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Send the steps of many callers once, together; each entry has its outcome afterwards."""

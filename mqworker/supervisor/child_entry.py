@@ -44,7 +44,8 @@ def live_forked(run: StartFunction, start: ChildStart, control: int, words: int)
     code = EXIT_FAILED
     try:
         _cut_loose(start.parent_pid)
-        _close_all_but({0, 1, 2, control, words})
+        inherited = () if start.node_lock is None else (start.node_lock,)
+        _close_all_but({0, 1, 2, control, words, *inherited})
         mailbox = Mailbox(control)  # open to the very end, or the supervisor would think us deaf
         code = _live(run, start, mailbox, words)
     finally:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.node_file import lock_node_file, node_file
 from mqworker.settings import Settings
 from mqworker.store.embedded_state import ServerPlace
 
@@ -25,6 +26,8 @@ class Node:
     boot: str
     app: str | None
     slots_path: str
+    lock: int | None = None
+    """The descriptor that holds the lock of the node's file; children inherit it."""
 
     @property
     def redis_url(self) -> str:
@@ -51,6 +54,7 @@ class Node:
             parent_pid=os.getpid(),
             app=self.app,
             slots_path=self.slots_path,
+            node_lock=self.lock,
         )
 
 
@@ -58,7 +62,8 @@ def make_node(settings: Settings, app: str | None, directory: Path) -> Node:
     """The node that this process is about to be; its files lie in `directory`."""
     name = settings.node or f"{_host()}-{os.getpid()}"
     boot = secrets.token_hex(4)
-    return Node(settings, name, boot, app, str(directory.resolve() / f"slots-{boot}"))
+    path = node_file(directory, boot)
+    return Node(settings, name, boot, app, str(path), lock_node_file(path))
 
 
 def _host() -> str:

@@ -87,6 +87,8 @@ class Deliveries:
 
     def _on_assigned(self, flights: list[Flight], reply: list[Any]) -> None:
         for position, flight in enumerate(flights):
+            if flight.is_settling:
+                continue  # its ack came by another way
             if not reply[0]:  # nobody knows why; no fault of the message
                 self._settle(
                     flight, Park(flight.delivery, After(_PAUSE_MS), Failure("NotAssigned", reply[2]))

@@ -166,8 +166,8 @@ def test_a_child_has_no_descriptor_but_its_own(nodes: Nodes) -> None:
 
     links = _open_files(pid)
 
-    # Stdio, the control pipe, the pipe for last words and the selector.
-    assert len(links) == 6
+    # Stdio, the control pipe, the pipe for last words, the selector and the lock of the node's file.
+    assert len(links) == 7
     assert os.getpgid(pid) == pid
 
 

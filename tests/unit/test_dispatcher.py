@@ -30,7 +30,7 @@ from mqworker.actors.mail import (
     WorkerReady,
 )
 from mqworker.actors.run_slot import RunSlots
-from mqworker.errors import StoreRefused, StoreUnavailable
+from mqworker.errors import MqworkerError, StoreRefused, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.names import ConsumerName
 from mqworker.queues.work_calls import WorkQueueOptions
@@ -79,6 +79,15 @@ class ScriptedStore:
         if self.trouble is not None:
             raise self.trouble
         return [self._answer(call) for call in calls]
+
+    def attempt_each(self, exchanges: Sequence[Sequence[Call[Any]]]) -> list[list[Any] | MqworkerError]:
+        outcomes: list[list[Any] | MqworkerError] = []
+        for calls in exchanges:
+            try:
+                outcomes.append(self.attempt(calls))
+            except MqworkerError as trouble:
+                outcomes.append(trouble)
+        return outcomes
 
     def _answer(self, call: Call[Any]) -> RawReply:
         if call.script.name == "claim":

@@ -1,6 +1,7 @@
 """The heartbeat reaper without Redis: whom it takes for silent after it was cut off itself."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -51,6 +52,7 @@ class Stage:
             interval_ms=INTERVAL_MS,
             timeout_ms=TIMEOUT_MS,
             log=get_logger(),
+            node_file=Path("nowhere") / "slots",
         )
         self.reaper.handle(ConsumerStarted("mine"), "supervisor", self.now_ms)
 

@@ -61,9 +61,12 @@ class Recipient:
         self.confirmed: set[str] = set()
         self.pushed_after_ack: list[str] = []
         self._asked_again: set[str] = set()
+        self._tasks: set[asyncio.Task[None] | None] = set()
         self._progress = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._tasks.add(task)  # nobody else holds it: streams know their readers by weak references
         try:
             text = await _read(reader)
             if text == b"ping":
@@ -71,6 +74,7 @@ class Recipient:
             elif text:
                 await self._take(fields_of(text)["msgid"].decode(), reader, writer)
         finally:
+            self._tasks.discard(task)
             writer.close()
 
     async def _take(self, msgid: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,6 +84,7 @@ class Recipient:
             self.pushed_after_ack.append(msgid)
         writer.write(frame(type="ack", msgid=msgid))
         while not await _is_confirmed(reader):
+            writer.close()
             reader, writer = await self._connect()
             writer.write(frame(type="ack", msgid=msgid))
             self._asked_again.add(msgid)
@@ -121,9 +126,11 @@ async def keep_registered(node: SkmqNode, port: int) -> None:
     while True:
         with suppress(OSError):
             reader, writer = await asyncio.open_connection(*node.address)
-            writer.write(frame(type="register", content=json.dumps(about)))
-            await _read(reader)
-            writer.close()
+            try:
+                writer.write(frame(type="register", content=json.dumps(about)))
+                await _read(reader)
+            finally:
+                writer.close()
         await asyncio.sleep(2)
 
 
@@ -141,6 +148,8 @@ async def scenario(node: SkmqNode) -> tuple[Producers, Recipient]:
     async with asyncio.timeout(DEADLINE_S), listening:
         await asyncio.gather(producers.run(), kill_one_after_another(), recipient.reach(MESSAGES))
     registration.cancel()
+    await asyncio.wait([registration])
+    await asyncio.sleep(0)  # a closed stream is gone one turn of the loop later
     return producers, recipient
 
 
