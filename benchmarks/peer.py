@@ -22,6 +22,9 @@ class Peer:
     longest_queue: int = 100_000
     """Where the measure by queue length ends: as long as the peer can be filled in some seconds."""
 
+    most_workers: int = 1_000
+    """More processes than that only make it slower."""
+
     @property
     def folder(self) -> str:
         """The name of the environment."""
@@ -37,6 +40,7 @@ REDIS_PY = ("redis==8.1.0", "hiredis==3.5.0")
 UVLOOP = "uvloop==0.23.0"
 # The last one is imported by kombu and not declared by it; so is the last one of SAQ.
 CELERY = ("celery==5.7.0", "kombu==5.7.0", *REDIS_PY, "packaging==26.3")
+BULLMQ = ("bullmq@6.7.0", "ioredis@6.0.0")
 OURS = "mqworker"
 
 PEERS = (
@@ -58,6 +62,12 @@ PEERS = (
         ("saq==0.26.4", "redis==7.4.1", "hiredis==3.5.0", "typing-extensions==4.16.0"),
     ),
     Peer("streaq", "streaQ", "streaq_peer.py", ("streaq==7.2.0", "coredis==6.9.0", UVLOOP)),
-    Peer("bullmq", "BullMQ (Node)", "bullmq_peer.mjs", ("bullmq@6.7.0", "ioredis@6.0.0")),
+    Peer("bullmq", "BullMQ (Node)", "bullmq_peer.mjs", BULLMQ),
+    Peer(
+        *("bullmq-1", "BullMQ, 1 process", "bullmq_peer.mjs", BULLMQ),
+        environment="bullmq",
+        has_safe_variant=False,
+        most_workers=1,
+    ),
 )
 PEER_BY_NAME = {peer.name: peer for peer in PEERS}

@@ -150,7 +150,7 @@ class Session:
             "BENCH_BOARD": str(self._directory / "board"),
             "BENCH_VARIANT": arrangement.variant or self.peer.variant,
             "BENCH_QUEUES": str(arrangement.queues),
-            "BENCH_WORKERS": str(arrangement.workers),
+            "BENCH_WORKERS": str(min(arrangement.workers, self.peer.most_workers)),
             "BENCH_BODY": arrangement.body,
             "BENCH_MODULES": str(self._environment.folder / "node_modules"),
             "MQWORKER_REDIS_URL": url,

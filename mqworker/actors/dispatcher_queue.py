@@ -16,6 +16,8 @@ from mqworker.store.script import Call
 from mqworker.store.store import Store
 
 LARGEST_CLAIM = 1_000
+MANY_BYTES = 4 * 1024 * 1024
+"""A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
 
 
 class Claimed(NamedTuple):
@@ -136,7 +138,8 @@ class DispatchedQueue:
         if reply is LOOK_AGAIN:
             return acked
         self._received = len(reply)
-        self.may_have_messages = self._received >= self.asked_for
+        claimed_bytes = sum([len(record) for _, record in reply])
+        self.may_have_messages = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
         claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
         if self._once_tasks:
             self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)

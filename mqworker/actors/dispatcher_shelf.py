@@ -16,6 +16,8 @@ from mqworker.actors.dispatcher_estimates import BATCH_MS, RunTimes
 from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue, task_of
 from mqworker.actors.mail import RunDeliveries
 
+LARGEST_MAIL_BYTES = 8 * 1024 * 1024
+"""A mail is closed when it holds so much; the frame around it may have a multiple of that."""
 LONGEST_WAIT_MS = 100
 """So long a delivery may wait here for a worker; far longer than a batch takes."""
 
@@ -72,8 +74,9 @@ class Shelf:
         return taken
 
     def hand_out(self, now_ms: int) -> list[Post]:
-        """Give to the crew what it has room for, as one mail for each worker and queue."""
-        batches: dict[tuple[str, str], RunDeliveries] = {}
+        """Give to the crew what it has room for, as one mail for each worker and queue unless it is large."""
+        mails: list[Post] = []
+        batches: dict[tuple[str, str], tuple[RunDeliveries, int]] = {}
         kinds: dict[tuple[str, bytes], _Kind] = {}
         left: deque[tuple[DispatchedQueue, Claimed]] = deque()
         hand: Hand | None = None
@@ -98,15 +101,17 @@ class Shelf:
                 claimed.fence,
                 Flight(queue.name, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async),
             )
-            batch = batches.get((hand.name, queue.name))
-            if batch is None:
-                batch = batches[hand.name, queue.name] = RunDeliveries(queue.name, [], [])
+            batch, batch_bytes = batches.get((hand.name, queue.name), (None, 0))
+            if batch is None or batch_bytes > LARGEST_MAIL_BYTES:
+                batch, batch_bytes = RunDeliveries(queue.name, [], []), 0
+                mails.append(Post(hand.name, batch))
+            batches[hand.name, queue.name] = batch, batch_bytes + len(record)
             batch.fences.append(claimed.fence)
             batch.records.append(record)
             if is_alone or is_async:
                 hand = None
         self._waiting = left
-        return [Post(worker, batch) for (worker, _), batch in batches.items()]
+        return mails
 
     def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
         kind = kinds[queue.name, task] = _Kind(

@@ -21,8 +21,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil
-
 from mqworker.actors.actor import ActorLoop, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import (
@@ -281,4 +279,6 @@ def _longest_result_ms(app: App) -> int:
 
 
 def _memory_bytes() -> int:
+    import psutil  # noqa: PLC0415 - only where a limit is set: it costs two megabytes
+
     return int(psutil.Process().memory_info().rss)

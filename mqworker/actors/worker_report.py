@@ -13,6 +13,8 @@ from mqworker.model.settlement import Ack, Bury, Retry, Settlement
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.work_calls import WorkQueueCalls
 
+LARGEST_MAIL_BYTES = 8 * 1024 * 1024
+_OTHER_BYTES = 16_384  # about what a traceback takes at the most
 _DISPATCHER = "dispatcher"
 
 
@@ -43,7 +45,11 @@ class Report:
         if not self._settlements:
             return ()
         gathered, self._settlements = self._settlements, {}
-        return [Post(_DISPATCHER, self._mail(queue, settlements)) for queue, settlements in gathered.items()]
+        return [
+            Post(_DISPATCHER, self._mail(queue, part))
+            for queue, settlements in gathered.items()
+            for part in _parts(settlements)
+        ]
 
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
         return DeliveriesFinished(
@@ -61,6 +67,22 @@ class Report:
         if calls is None:
             calls = self._calls_by_queue[queue] = self._calls_of(QueueName(queue))
         return list(calls.settle(settlements, None, self._results_ms).arguments)
+
+
+def _parts(settlements: list[Settlement]) -> list[list[Settlement]]:
+    """As many mails as it takes: long results must fit into frames."""
+    sizes = [len(each.result) if type(each) is Ack else _OTHER_BYTES for each in settlements]
+    if sum(sizes) <= LARGEST_MAIL_BYTES:
+        return [settlements]
+    parts: list[list[Settlement]] = [[]]
+    room = LARGEST_MAIL_BYTES
+    for settlement, size in zip(settlements, sizes, strict=True):
+        if size > room and parts[-1]:
+            parts.append([])
+            room = LARGEST_MAIL_BYTES
+        parts[-1].append(settlement)
+        room -= size
+    return parts
 
 
 def _run_ms_by_task(settlements: Sequence[Settlement]) -> dict[str, tuple[int, float]]:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from mqworker.errors import NotSupported
-from mqworker.model.gq import GqStatus
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
-from mqworker.queues.catalogue import Model, OpenQueue
-from mqworker.queues.gq_queue import GqQueue
-from mqworker.queues.rsmq_queue import RsmqQueue, RsmqState
+from mqworker.queues.catalogue import Gq, Model, OpenQueue, Rsmq
 from mqworker.queues.work import WorkQueue
 from mqworker.settings import Settings
 from mqworker.tasks.outcome import JobStatus
 
+if TYPE_CHECKING:  # imported with the queue that is opened: most programs have none of these
+    from mqworker.queues.gq_queue import GqQueue
+    from mqworker.queues.rsmq_queue import RsmqQueue
+
 _STATUS_BY_RSMQ = {
-    RsmqState.VISIBLE: JobStatus.WAITING,
-    RsmqState.DELAYED: JobStatus.DELAYED,
-    RsmqState.HIDDEN: JobStatus.RUNNING,
-    RsmqState.DEAD: JobStatus.FAILED,
-    RsmqState.GONE: JobStatus.UNKNOWN,
+    "VISIBLE": JobStatus.WAITING,
+    "DELAYED": JobStatus.DELAYED,
+    "HIDDEN": JobStatus.RUNNING,
+    "DEAD": JobStatus.FAILED,
+    "GONE": JobStatus.UNKNOWN,
 }
 _STATUS_BY_GQ = {
-    GqStatus.QUEUED: JobStatus.WAITING,
-    GqStatus.CONSUMED: JobStatus.RUNNING,
-    GqStatus.PROCESSED: JobStatus.SUCCEEDED,
-    GqStatus.FAILED: JobStatus.FAILED,
+    "QUEUED": JobStatus.WAITING,
+    "CONSUMED": JobStatus.RUNNING,
+    "PROCESSED": JobStatus.SUCCEEDED,
+    "FAILED": JobStatus.FAILED,
 }
 _PASSED = "deadline"
 
@@ -47,24 +49,25 @@ class ModelSender:
 
     def send(self, messages: Sequence[Message], connection: object | None) -> list[MessageId]:
         """Store messages; in the caller's transaction, if there is a connection. The ids the queue gave."""
-        if connection is not None and isinstance(self._opened, GqQueue):
-            return self._opened.send_within(connection, *messages)
+        if connection is not None and isinstance(self.model, Gq):
+            return cast("GqQueue", self._opened).send_within(connection, *messages)
         return self._opened.send(*messages)
 
     def status(self, message: MessageId) -> JobStatus:
         """Where a message is, as far as the model tells."""
-        if isinstance(self._opened, RsmqQueue):
-            return _STATUS_BY_RSMQ[self._opened.find(message)]
-        record = self._opened.find(message)
+        if isinstance(self.model, Rsmq):
+            return _STATUS_BY_RSMQ[cast("RsmqQueue", self._opened).find(message).name]
+        record = cast("GqQueue", self._opened).find(message)
         if record is None:
             return JobStatus.UNKNOWN
-        is_expired = record.status is GqStatus.FAILED and record.reason == _PASSED and not record.attempts
-        return JobStatus.EXPIRED if is_expired else _STATUS_BY_GQ[record.status]
+        status = _STATUS_BY_GQ[record.status.name]
+        is_expired = status is JobStatus.FAILED and record.reason == _PASSED and not record.attempts
+        return JobStatus.EXPIRED if is_expired else status
 
     def retry(self, message: MessageId) -> bool:
         """Put a dead letter back in line; False when it is none."""
-        if isinstance(self._opened, RsmqQueue):
-            return self._opened.revive(message) == [True]
+        if isinstance(self.model, Rsmq):
+            return cast("RsmqQueue", self._opened).revive(message) == [True]
         raise self.refusal("retry")
 
     def refusal(self, what: str) -> NotSupported:
@@ -75,5 +78,5 @@ class ModelSender:
 
     def close(self) -> None:
         """Close what was opened for this queue alone."""
-        if isinstance(self._opened, GqQueue):
-            self._opened.close()
+        if isinstance(self.model, Gq):
+            cast("GqQueue", self._opened).close()

@@ -1,6 +1,24 @@
 -- take: removes records from the waiting lines, urgent first, passing over what is no longer to be delivered.
 -- Needs: keys, clock, record, guard, report, announce.
 
+local MOST_BYTES = 8 * 1024 * 1024 -- a thousand long messages must not fill anybody's memory; one always fits
+
+-- Gives back what is more than that, to the front where it came from; and says whether there was any.
+local function within_bytes(records)
+  local bytes = 0
+  for i = 1, #records do
+    bytes = bytes + #records[i]
+    if bytes > MOST_BYTES and i > 1 then
+      for j = #records, i, -1 do
+        redis.call('LPUSH', ready, records[j])
+        records[j] = nil
+      end
+      return records, true
+    end
+  end
+  return records, false
+end
+
 local function take_raw(count)
   local records = {}
   if redis.call('ZCARD', urgent) > 0 then
@@ -10,10 +28,10 @@ local function take_raw(count)
   end
   if #records < count then
     local popped = redis.call('LPOP', ready, count - #records)
-    if #records == 0 then return popped or records end
+    if #records == 0 then return within_bytes(popped or records) end
     for _, record in ipairs(popped or {}) do records[#records + 1] = record end
   end
-  return records
+  return within_bytes(records)
 end
 
 -- Whether the record may be delivered; settles the account of those that may not.
@@ -50,15 +68,15 @@ local PASS_OVER_AT_MOST = 500 -- nobody else should wait long for a script that 
 local function take(count, kept, window_ms)
   local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
   local guard_count, deadline_count = redis.call('HLEN', guards), redis.call('ZCARD', deadlines)
-  if holes + guard_count + deadline_count == 0 then return take_raw(count), false end
+  if holes + guard_count + deadline_count == 0 then return (take_raw(count)), false end
   local taken, expired, seen = {}, {}, 0
   repeat
-    local batch = take_raw(count - #taken)
+    local batch, was_cut = take_raw(count - #taken)
     seen = seen + #batch
     for _, record in ipairs(batch) do
       if is_deliverable(record, expired, window_ms) then taken[#taken + 1] = record end
     end
-  until #batch == 0 or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
+  until #batch == 0 or was_cut or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
   if #expired > 0 then
     redis.call('HINCRBY', meta, 'expired', #expired)
     local ids = {}
