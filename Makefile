@@ -30,7 +30,7 @@ demo: $(CORE) ## see it work: thousands of tasks of every kind, with kill -9 in 
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## all tests, on real servers
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=25
 
 check: $(STAMP) ## format, lint, types, import directions, unit tests: under a minute
 	$(BIN)/ruff format --check .
@@ -49,7 +49,7 @@ test-system: $(STAMP) ## only the tests that start and kill processes
 	$(BIN)/python -m pytest tests/system
 
 drills: $(STAMP) ## kill everything at full size and count: lost 0, acked twice 0; about five minutes
-	DRILL_SIZE=full $(BIN)/python -m pytest tests/drills
+	DRILL_SIZE=full $(BIN)/python -m pytest tests/drills tests/pipeline/test_archive_killed.py
 
 bench: $(STAMP) ## measure mqworker on this machine, beside raw clients; some minutes
 	$(BIN)/python -m benchmarks

@@ -150,6 +150,12 @@ class ActorLoop:
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
 
+    def read_from(self, peer: str) -> None:
+        """Read the mail of one peer now, out of turn."""
+        mailbox = self._mailboxes.get(peer)
+        if mailbox is not None:
+            self._read(peer, mailbox)
+
     def deliver(self, posts: Iterable[Post]) -> None:
         """Send mail now."""
         for post in posts:

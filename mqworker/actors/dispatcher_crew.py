@@ -55,6 +55,7 @@ class Hand:
             self.is_ready
             and not self.is_leaving
             and not self.alone
+            and not self.was_nudged  # what it runs takes longer than anybody thought
             and self.busy_ms + expected_ms <= _AHEAD_MS
         )
 

@@ -12,6 +12,7 @@ what is finished is reported, and the task goes on.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,6 +61,7 @@ from mqworker.tasks.store_desk import StoreDesk
 from mqworker.tasks.subscription import register_subscriptions
 
 DISPATCHER = "dispatcher"
+_COLLECT_AFTER = 20_000
 STINT_MS = 10
 """After so long the worker looks at its mail between two tasks."""
 
@@ -95,13 +97,17 @@ class Worker:
         self._pending: deque[tuple[str, Delivery]] = deque()
         self._bench = Bench(runner, threads=ready.threads)
         self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
+        self._read_from: Callable[[str], None] = lambda _: None
         self._is_in_task = False
         self._is_draining = False
         self._has_announced_leaving = False
 
-    def listen_for_nudges(self, post_now: Callable[[Sequence[Post]], None]) -> None:
-        """Let SIGUSR1 interrupt a task; `post_now` sends mail from inside it."""
+    def listen_for_nudges(
+        self, post_now: Callable[[Sequence[Post]], None], read_from: Callable[[str], None]
+    ) -> None:
+        """Let SIGUSR1 interrupt a task; the two send and read mail from inside it."""
         self._post_now = post_now
+        self._read_from = read_from
         signal.signal(signal.SIGUSR1, self._on_nudge)
         signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
 
@@ -187,9 +193,10 @@ class Worker:
 
     def _on_nudge(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # In the main thread, between two bytecodes of a task: no code of the loop is under way, so it is safe
-        # to send. Outside a task the loop will come to its mail by itself.
+        # to read and to send. Outside a task the loop will come to its mail by itself.
         if not self._is_in_task:
             return
+        self._read_from(DISPATCHER)  # what came while the task ran must not wait for its end either
         returned: dict[str, list[int]] = {}
         while self._pending:
             queue, delivery = self._pending.popleft()
@@ -240,8 +247,12 @@ def main(control: Mailbox, start: ChildStart) -> int:
         clock=clock,
         log=logger_of(start),
     )
+    # The application stays: no collection need look through it again. And a batch of deliveries is no
+    # garbage: with Python's usual threshold it would be searched for some before it is run.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
     loop = ActorLoop(worker, control, clock, logger_of(start))
-    worker.listen_for_nudges(loop.deliver)
+    worker.listen_for_nudges(loop.deliver, loop.read_from)
     loop.run()
     worker.close()
     return 0

@@ -105,13 +105,10 @@ class WorkQueueCalls:
         in_order: list[Settlement] = [*done, *others]
         carried_out = [_buried_at_the_limit(settlement) for settlement in others]
         block = settled_block([*done, *carried_out])
-        results = [ack.result for ack in done]
-        if not any(results):
-            results.clear()
-        arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data]
-        arguments += [results_ms, len(done), len(results)]
-        arguments += [ack.delivery.fence for ack in done]
-        arguments += results
+        runs = _runs([ack.delivery.fence for ack in done])
+        results = _results([ack.result for ack in done])
+        arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data, results_ms]
+        arguments += [len(done), len(runs) // 2, len(results), *runs, *results]
         for settlement in carried_out:
             arguments += _other_arguments(settlement)
         return Call(
@@ -307,6 +304,27 @@ def _buried_at_the_limit(settlement: Unfinished) -> Unfinished:
     return Bury(
         settlement.delivery, "crashed", Failure("crashed", f"the worker died over it {crashes} times")
     )
+
+
+def _runs(fences: list[int]) -> list[int]:
+    """Fences as runs, first and length: what was claimed together is settled together, as a rule."""
+    count = len(fences)
+    if count and fences == list(range(fences[0], fences[0] + count)):
+        return [fences[0], count]
+    runs: list[int] = []
+    for fence in fences:
+        if runs and fence == runs[-2] + runs[-1]:
+            runs[-1] += 1
+        else:
+            runs += [fence, 1]
+    return runs
+
+
+def _results(results: list[bytes]) -> list[bytes]:
+    """None when there are none to keep, one when all are equal (most tasks return None), or all of them."""
+    if not any(results):
+        return []
+    return results[:1] if results.count(results[0]) == len(results) else results
 
 
 def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:

@@ -1,11 +1,12 @@
 """SIGKILL of the archiver under load, with trimming on: rows = distinct ids = events that were produced.
 
-Ten kills at random moments and one between the write of a batch and its commit. A JVM starts each time, which
-is what the test takes so long for.
+One kill between the write of a batch and its commit, and some at random moments: ten with DRILL_SIZE=full
+(`make drills`), for a JVM starts each time, and that takes long.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tests.support.real_server import RealServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = 10
+KILLS = 10 if os.environ.get("DRILL_SIZE") == "full" else 2
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -46,7 +47,7 @@ def test_an_archiver_killed_again_and_again_archives_everything_once(
     verdict = verify(spark, lake)
     assert verdict.problems() == []
     assert verdict.rows == verdict.distinct == sum(produced)
-    assert batches_seen >= KILLS - 1  # it did archive in between, or the kills would prove nothing
+    assert batches_seen >= KILLS - 1 >= 1  # it did archive in between, or the kills would prove nothing
     with server.client() as client:
         assert client.xlen("mqw:{mail}:events") == client.xlen("mqw:{web}:events") == 0
 

@@ -18,7 +18,7 @@ from mqworker.store.async_store import AsyncStore
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
 from tests.support.real_server import RealServer
 
-UPKEEP_OF_NODES = {"admit", "repair", "rotate_results", "silent_consumers"}
+UPKEEP_OF_NODES = {"admit", "consumers", "repair", "rotate_results", "silent_consumers"}
 """What only the synchronous actors of a node do."""
 
 Scenario = Callable[[AsyncWorkQueue], Awaitable[None]]

@@ -44,9 +44,9 @@ class CuttingProxy:
         # Closing does not wake a thread that waits in accept; one more connection does.
         with contextlib.suppress(OSError), socket.create_connection(self._listener.getsockname()):
             pass
-        self._listener.close()
-        for thread in self._threads:
+        for thread in self._threads:  # before the listener is closed: an accept under way would fail
             thread.join(5)
+        self._listener.close()
 
     def _accept(self) -> None:
         while True:

@@ -6,8 +6,9 @@
 -- ARGV[3]  events kept in the stream, about; ARGV[4] window ms in which an id chosen by the caller stays taken
 -- ARGV[5]  codec, ARGV[6] block: one event for each delivery, in the order given
 -- ARGV[7]  ms that results are kept at least
--- ARGV[8]  how many are done, ARGV[9] how many results follow, one for each of them or none at all; then the
---          fences of the done, then their results ('' is none to keep); then the others, five arguments each:
+-- ARGV[8]  how many are done, ARGV[9] in how many runs of fences, ARGV[10] how many results: none, one for all of
+--          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
+--          the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front), more failures, more crashes
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
@@ -27,14 +28,18 @@
 local held = KEYS[16]
 local lane, number, kept, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local codec, block, results_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
-local done_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9])
-local first_done, first_result = 10, 10 + done_count
+local done_count, run_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local first_run, first_result = 11, 11 + 2 * run_count
 local first_other, stride = first_result + result_count, 5
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end
 
-local fences = { unpack(ARGV, first_done, first_done + done_count - 1) }
+local fences = {} -- those of the done as numbers: quicker, and claim.lua gives out none that is too round for that
+for at = first_run, first_result - 1, 2 do
+  local first = tonumber(ARGV[at])
+  for fence = first, first + tonumber(ARGV[at + 1]) - 1 do fences[#fences + 1] = fence end
+end
 for at = first_other, #ARGV, stride do fences[#fences + 1] = ARGV[at + 1] end
 local records = redis.call('HMGET', held, unpack(fences))
 local was_idle = is_idle()
@@ -64,9 +69,14 @@ local function free_guard(record, id, outcome)
   if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, outcome) end
 end
 
+local function result_of(i)
+  if result_count == 0 then return '' end
+  return ARGV[result_count == 1 and first_result or first_result + i - 1]
+end
+
 local function outcome_of_done(record, i) -- only a workflow asks for it
   if guard_mode(record) ~= 'm' then return nil end
-  return 'S' .. (result_count > 0 and ARGV[first_result + i - 1] or '')
+  return 'S' .. result_of(i)
 end
 
 for i = 1, done_count do
@@ -80,8 +90,8 @@ for i = 1, done_count do
 end
 local done = done_count - #lost
 
-for i = 1, result_count do
-  local record, result = records[i], ARGV[first_result + i - 1]
+for i = 1, result_count > 0 and done_count or 0 do
+  local record, result = records[i], result_of(i)
   if record and result ~= '' then
     local at = #kept_results
     kept_results[at + 1], kept_results[at + 2] = id_of(record), 'S' .. result
