@@ -18,7 +18,7 @@ class IdSource(threading.local):
 
     def renew(self) -> None:
         """Draw a new random part: the child of a fork would repeat its parent's ids."""
-        self.next = MessageIdSource(SystemClock().now_ms).next
+        self.take = MessageIdSource(SystemClock().now_ms).take
 
 
 _sources = IdSource()
@@ -27,4 +27,9 @@ os.register_at_fork(after_in_child=_sources.renew)
 
 def next_id() -> MessageId:
     """An id that nobody else has."""
-    return _sources.next()
+    return _sources.take(1)[0]
+
+
+def next_ids(count: int) -> list[MessageId]:
+    """So many of them."""
+    return _sources.take(count)

@@ -15,13 +15,13 @@ from mqworker.model.envelope import CallOptions, encode_call, explain
 from mqworker.model.gate import gate_of
 from mqworker.model.guard import Guard, chosen_id_guard
 from mqworker.model.message import Message
-from mqworker.model.names import TaskName, shown
+from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
 from mqworker.tasks.connections import Connections, Sender
 from mqworker.tasks.context import current_context, local_context
 from mqworker.tasks.hooks import Hooks, OutgoingCall
-from mqworker.tasks.ids import next_id
+from mqworker.tasks.ids import next_id, next_ids
 from mqworker.tasks.job import Job
 from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
 from mqworker.tasks.queue_job import ModelJob
@@ -159,7 +159,10 @@ class Task(Generic[P, R]):
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
-            messages = [self._message_of(call, sender) for call in batch]
+            messages = [
+                self.message(*_arguments(call), sender, fresh)
+                for call, fresh in zip(batch, next_ids(len(batch)), strict=True)
+            ]
             definition, stored = self.definition, sender.send_many(messages)
             jobs += [Job(each.id, sender, definition, is_new=each.is_new) for each in stored]
         return jobs
@@ -198,9 +201,13 @@ class Task(Generic[P, R]):
         return Signature(self, args, kwargs, is_immutable=True)
 
     def message(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], sender: Sender | ModelSender
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        sender: Sender | ModelSender,
+        fresh: MessageId | None = None,
     ) -> Message:
-        """The call as a message, checked; for whoever stores it."""
+        """The call as a message, checked; for whoever stores it. `fresh` is an id for one that has none."""
         plan, name = self.plan, self.definition.name
         self._check(args, kwargs)
         extra = self._hooked(plan) if self._hooks.enqueueing else plan.extra
@@ -217,7 +224,7 @@ class Task(Generic[P, R]):
         guard = None if self._is_plain else self._guard(args, kwargs)
         gate = self._gate(args, kwargs) if self._is_gated else None
         return Message(
-            plan.id or next_id(),
+            plan.id or fresh or next_id(),
             body,
             name,
             plan.priority,
@@ -260,10 +267,6 @@ class Task(Generic[P, R]):
         while batch := [_arguments(call) for call in islice(remaining, BATCH)]:
             jobs += self._send_to_model(batch)
         return jobs
-
-    def _message_of(self, call: Sequence[Any] | Mapping[str, Any], sender: Sender) -> Message:
-        args, kwargs = _arguments(call)
-        return self.message(args, kwargs, sender)
 
     def _gate(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         options, arguments = self.definition.options, self.definition.binding.by_name(args, kwargs)
