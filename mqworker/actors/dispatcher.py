@@ -62,6 +62,8 @@ from mqworker.store.store import Store
 POLL_MS = 1_000
 """A lost wake-up costs this much, never a message."""
 OUTAGE_PAUSE_MS = 200
+CAUTION_MS = 1_000
+"""So long after something was given back, event loops are not counted as room for its queue."""
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 
 ASK_EVERY_MS = 50
@@ -166,10 +168,8 @@ class Dispatcher:
         unsettled = [queue for queue in self._queues() if queue.has_unsettled or queue.has_ackable(idle)]
         if unsettled:
             return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
-        if (
-            any(queue.may_have_messages and not queue.resume_at_ms for queue in self._queues())
-            and self._room()
-        ):
+        room, room_in_order = self._room(), self._room(in_order=True)
+        if any(queue.wants(room, room_in_order, now_ms) for queue in self._queues()):
             return 0  # it claimed fewer than there is room for, to see whether they find a worker
         if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
@@ -197,15 +197,15 @@ class Dispatcher:
     # From claim to hand-out
 
     def _exchange_with_queues(self, now_ms: int) -> None:
-        room, idle = self._room(), self._idle()
+        room, room_in_order, idle = self._room(), self._room(in_order=True), self._idle()
         healthy: list[tuple[DispatchedQueue, Exchange]] = []
         troubled: list[tuple[DispatchedQueue, Exchange]] = []
         for queue in sorted(self._queues(), key=lambda each: each.worker_ms):
             if now_ms < queue.resume_at_ms:
                 continue
-            exchange = queue.next_exchange(self._store, room if queue.may_have_messages else 0, idle)
+            exchange = queue.next_exchange(self._store, queue.wants(room, room_in_order, now_ms), idle)
             if exchange is not None:
-                room -= queue.asked_for
+                room, room_in_order = room - queue.asked_for, room_in_order - queue.asked_for
                 (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
         # Those in trouble apart, and one in a turn: a shard of a cluster that hangs must not hold back the
         # others for long, and in between pings are answered.
@@ -226,11 +226,11 @@ class Dispatcher:
             self._stock.hurry(queue, now_ms)
         self._shelf.put(queue, queue.complete(outcome, now_ms))
 
-    def _room(self) -> int:
+    def _room(self, *, in_order: bool = False) -> int:
         if self._drain_until_ms is not None:
             return 0
         waiting = len(self._shelf) + sum(len(queue.unacked) for queue in self._queues())
-        return max(0, self._crew.room(self._times.batch_size()) - waiting)
+        return max(0, self._crew.room(self._times.batch_size(), in_order=in_order) - waiting)
 
     def _idle(self) -> Idle:
         return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._shelf))
@@ -261,6 +261,7 @@ class Dispatcher:
         for queue, overdue in self._shelf.take_overdue(now_ms).items():
             if self._lines.get(queue.name) is None:
                 self._release(queue, overdue)
+                queue.be_cautious(now_ms + CAUTION_MS)
             else:  # to give these back would count as an attempt
                 self._shelf.put_back(queue, *overdue)
 

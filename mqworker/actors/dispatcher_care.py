@@ -38,4 +38,5 @@ def slot_of(worker: str) -> int:
 
 def _sits_on_work(hand: Hand, now_ms: int) -> bool:
     in_order = len(hand.flights) - hand.asynchronous
-    return in_order > 1 and not hand.was_nudged and now_ms - hand.last_report_ms > NUDGE_AFTER_MS
+    is_silent = now_ms - hand.last_report_ms > NUDGE_AFTER_MS
+    return in_order > hand.threads and is_silent and not hand.was_nudged

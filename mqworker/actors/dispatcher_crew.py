@@ -147,15 +147,15 @@ class Crew:
         asynchronous = sum(hand.concurrency - hand.asynchronous for hand in self if hand.has_async_room())
         return Idle(max(0, sequential - fewer), max(0, asynchronous - fewer))
 
-    def room(self, batch_size: int) -> int:
-        """About how many more deliveries the crew could take now."""
+    def room(self, batch_size: int, *, in_order: bool = False) -> int:
+        """About how many more deliveries the crew could take now; `in_order` leaves event loops out."""
         room = 0
         for hand in self:
             if hand.has_room(0.0) and hand.busy_ms <= BATCH_MS:
                 room += batch_size
             elif hand.has_room_alone():
                 room += 1
-            if hand.concurrency > 1 and hand.has_async_room() and _has_async_tasks(hand):
+            if not in_order and hand.concurrency > 1 and hand.has_async_room() and _has_async_tasks(hand):
                 room += hand.concurrency - hand.asynchronous
         return room
 

@@ -54,6 +54,8 @@ class DispatchedQueue:
         self.asked_for = 0
         """How many the exchange under way asks for."""
         self._received = 0
+        self._left_over = 0
+        self._cautious_until_ms = 0
         self._appetite = 1
         """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
 
@@ -103,6 +105,20 @@ class DispatchedQueue:
         """Whether the next exchange must not wait."""
         return bool(self._settlements) or self._exchange is not None
 
+    def wants(self, room: int, room_in_order: int, now_ms: int) -> int:
+        """How many of it there is room for; nothing while some of it still wait for a worker here.
+
+        `room_in_order` leaves event loops out: after something had to be given back, it is assumed for a
+        while that what comes next in the line is not for them either.
+        """
+        if not self.may_have_messages or self._left_over or self.resume_at_ms > now_ms:
+            return 0
+        return room if now_ms >= self._cautious_until_ms else min(room, room_in_order)
+
+    def be_cautious(self, until_ms: int) -> None:
+        """Some of it were given back."""
+        self._cautious_until_ms = until_ms
+
     def next_exchange(self, store: Store, wanted: int, idle: Idle) -> Exchange | None:
         """What to send: the exchange not answered yet, or a new one; None when there is nothing to say.
 
@@ -148,6 +164,7 @@ class DispatchedQueue:
 
     def note_left_over(self, count: int) -> None:
         """Learn how many to claim from how many of the last ones found no worker."""
+        self._left_over = count
         received, self._received = self._received, 0
         if received and count:
             self._appetite = max(1, received - count)
@@ -156,9 +173,9 @@ class DispatchedQueue:
 
     def take_overdue(self, before_ms: int) -> list[Claimed]:
         """Of what is to be acknowledged before it runs, take what found no worker since an instant."""
-        overdue: list[Claimed] = []
-        while self.unacked and self.unacked[-1].since_ms < before_ms:
-            overdue.append(self.unacked.pop())
+        overdue = [each for each in reversed(self.unacked) if each.since_ms < before_ms]
+        if overdue:
+            self.unacked = deque(each for each in self.unacked if each.since_ms >= before_ms)
         return overdue
 
     def has_ackable(self, idle: Idle) -> bool:

@@ -68,9 +68,14 @@ class Shelf:
     def _take_since(self, before_ms: int | None) -> dict[DispatchedQueue, list[Claimed]]:
         # The newest first: given back to the front of their line in this order, they stand there as before.
         taken: dict[DispatchedQueue, list[Claimed]] = {}
-        while self._waiting and (before_ms is None or self._waiting[-1][1].since_ms < before_ms):
+        kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        while self._waiting:
             queue, claimed = self._waiting.pop()
-            taken.setdefault(queue, []).append(claimed)
+            if before_ms is None or claimed.since_ms < before_ms:
+                taken.setdefault(queue, []).append(claimed)
+            else:
+                kept.appendleft((queue, claimed))
+        self._waiting = kept
         return taken
 
     def hand_out(self, now_ms: int) -> list[Post]:

@@ -37,7 +37,7 @@ class MessageIdSource:
         """The next so many, up to a thousand at a time; the clock is read once for all of them."""
         now_ms = self._now_ms()
         if now_ms != self._head_ms:
-            self._head = _base62(now_ms, width=8) + self._source
+            self._head = _base62(now_ms, pairs=4) + self._source
             self._head_ms = now_ms
         head, first = self._head, self._count + 1
         self._count = (self._count + count) % _COUNTS
@@ -49,9 +49,10 @@ class MessageIdSource:
         ]
 
 
-def _base62(number: int, *, width: int) -> str:
+def _base62(number: int, *, pairs: int) -> str:
+    """A number with so many pairs of digits; two at a time, for this runs once in a millisecond."""
     digits = []
-    for _ in range(width):
-        number, digit = divmod(number, len(_ALPHABET))
-        digits.append(_ALPHABET[digit])
+    for _ in range(pairs):
+        number, pair = divmod(number, _PAIR_COUNT)
+        digits.append(_PAIRS[pair])
     return "".join(reversed(digits))

@@ -343,6 +343,8 @@ def _whereabouts(state: str, detail: bytes) -> Whereabouts:
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    if not messages:
+        return
     is_small = len(messages) <= LARGEST_BATCH
     if is_small and sum([len(message.body) for message in messages]) <= LARGEST_BATCH_BYTES:
         yield messages

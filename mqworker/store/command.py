@@ -12,6 +12,10 @@ Command: TypeAlias = tuple[str | bytes | int | float, ...]
 """A command and its arguments; floats travel with Python's shortest exact text."""
 
 
+NO_SCRIPT = "NOSCRIPT"
+"""The code of a server that does not know a script by its hash."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyError:
     """An error reply that is an answer: NOSCRIPT, or a refusal of our own scripts (MQW_…)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mqworker.errors import MqworkerError, QueueFull, StoreRefused, UnknownQueue
-from mqworker.store.command import Command, Reply, ReplyError
+from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.lanes import Lane, LanePool
 from mqworker.store.script import Call, RawReply
 
@@ -43,7 +43,7 @@ class Exchange:
     def take_replies(self, replies: Sequence[Reply]) -> bool:
         """Note the answers; True when none is missing. A server that forgot a script is sent it in full."""
         for i, reply in zip(self._open(), replies, strict=True):
-            if not (isinstance(reply, ReplyError) and reply.code == "NOSCRIPT"):
+            if not (isinstance(reply, ReplyError) and reply.code == NO_SCRIPT):
                 self._replies[i] = reply
         self._without_source = False
         return len(self._replies) == len(self._calls)

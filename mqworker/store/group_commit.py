@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqworker.errors import MqworkerError, StoreUnavailable
-from mqworker.store.command import Command, Reply, ReplyError
+from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.exchange import decoded
 from mqworker.store.procedure import Read, Step
 from mqworker.store.script import Call
@@ -74,7 +74,7 @@ class GroupCommit:
                 entry.refuse(reply)
                 return True
         first = answers[0]
-        if isinstance(first, ReplyError) and first.code == "NOSCRIPT":
+        if isinstance(first, ReplyError) and first.code == NO_SCRIPT:
             if self._with_source:
                 entry.refuse(StoreUnavailable("Redis forgets scripts as they are sent", maybe_executed=False))
             return self._with_source

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
-from mqworker.store.command import Command, Reply
+from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.connection import Connection
-from mqworker.store.exchange import Exchange
+from mqworker.store.exchange import Exchange, decoded
 from mqworker.store.group_commit import Entry, GroupCommit
 from mqworker.store.lanes import LanePool
 from mqworker.store.procedure import Procedure, Read, ResultT, Step
@@ -49,8 +49,16 @@ class Store:
         return self._connection
 
     def run(self, call: Call[ReplyT]) -> ReplyT:
-        """Run one script and give its decoded reply."""
-        result: ReplyT = self.run_together([call])[0]
+        """Run one script and give its decoded reply. What an `Exchange` does, without the list around it."""
+        lane = self._lanes.take() if call.is_numbered else None
+        numbering = None if lane is None else lane.next_call()
+        key = call.keys[0]
+        (reply,) = self._send((call.command(numbering),), key)
+        while isinstance(reply, ReplyError) and reply.code == NO_SCRIPT:
+            (reply,) = self._send((call.command_with_source(numbering),), key)
+        if lane is not None:
+            self._lanes.give_back(lane)
+        result: ReplyT = decoded(call, reply)
         return result
 
     def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:

@@ -208,6 +208,54 @@ def test_what_finds_no_worker_is_given_back_in_order_and_fewer_are_claimed(stage
     assert stage.dispatcher._queue_by_name["default"]._appetite == 1
 
 
+def test_what_waits_too_long_is_given_back_though_others_came_after_it(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={}, web={"async": True})
+    stage.mail(
+        WorkerReady(stage.dispatcher._crew["worker:0"].tasks, {"default": {"weight": 1}}, 1, 50), "worker:0"
+    )
+    stage.set_appetite(LARGEST_CLAIM)
+    stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(3)]
+    stage.turn()  # one runs, two wait
+
+    for number in range(4):  # work for the event loop comes all the time
+        stage.store.line = [a_record(10 + number).replace(b" task ", b" web ")]
+        stage.turn(passed_ms=1_000)
+
+    released = [settled for settled in stage.store.settled if "again" in settled]
+    assert sum(settled.count("again") for settled in released) >= 2
+
+
+def test_a_busy_node_with_a_free_event_loop_does_not_hoard_what_it_cannot_run(stage: Stage) -> None:
+    stage.hire("worker:0", slow={}, web={"async": True})
+    tasks = stage.dispatcher._crew["worker:0"].tasks
+    stage.mail(WorkerReady(tasks, {"default": {"weight": 1}}, 1, 100), "worker:0")
+    stage.set_appetite(1)
+    stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(500)]
+    most_held = released = 0
+
+    for _ in range(300):  # three seconds in which one of them runs
+        stage.turn(passed_ms=10)
+        released = sum(settled.count("again") for settled in stage.store.settled)
+        most_held = max(most_held, 500 - len(stage.store.line) - released)
+
+    assert most_held <= 3, "one runs, and one or two are looked at"
+    assert released <= 6, "about one a second"
+    assert stage.dispatcher.next_turn_in_ms(stage.now_ms) > 0, "and the loop is at rest meanwhile"
+
+
+def test_a_worker_with_free_threads_is_neither_nudged_nor_left_out(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={})
+    hand = stage.dispatcher._crew["worker:0"]
+    hand.threads = 4
+    stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(2)]
+    stage.turn()
+
+    posts = stage.turn(passed_ms=NUDGE_AFTER_MS + 1)
+
+    assert [post for post in posts if isinstance(post.mail, NudgeWorker)] == []
+    assert hand.has_room_alone()
+
+
 def test_what_was_finished_is_settled_in_the_same_exchange_as_the_next_claim(stage: Stage) -> None:
     stage.hire("worker:0")
     stage.store.line = [a_record(1), a_record(2)]
