@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -13,6 +14,12 @@ from mqworker.queues import catalogue
 from mqworker.queues.catalogue import Model, as_plain, from_plain
 
 SQL = "sqlite:///x.db"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database file is made where a queue is opened."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
