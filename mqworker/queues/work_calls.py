@@ -308,6 +308,8 @@ def _buried_at_the_limit(settlement: Unfinished) -> Unfinished:
 
 def _runs(fences: list[int]) -> list[int]:
     """Fences as runs, first and length: what was claimed together is settled together, as a rule."""
+    if set(map(type, fences)) - {int}:  # forged: nobody was ever given such a thing, nor the number 0
+        fences = [fence if type(fence) is int else 0 for fence in fences]
     count = len(fences)
     if count and fences == list(range(fences[0], fences[0] + count)):
         return [fences[0], count]
