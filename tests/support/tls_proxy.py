@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import subprocess
@@ -97,18 +98,19 @@ class TlsProxy:
                 self._context.wrap_socket(client, server_side=True) as secure,
                 socket.create_connection(("127.0.0.1", self._backend_port)) as backend,
             ):
-                answering = threading.Thread(target=_pump, args=(backend, secure), daemon=True)
-                answering.start()
-                _pump(secure, backend)
-                answering.join()
+                _pass_on(secure, backend)
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    with contextlib.suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+def _pass_on(secure: ssl.SSLSocket, backend: socket.socket) -> None:
+    """Both directions in one thread: two must not use one TLS connection at the same time."""
+    while True:
+        readable = [secure] if secure.pending() else select.select([secure, backend], [], [])[0]
+        for source, sink in ((secure, backend), (backend, secure)):
+            if source in readable:
+                data = source.recv(65536)
+                if not data:
+                    return
+                sink.sendall(data)
 
 
 def _openssl(*arguments: str) -> None:
