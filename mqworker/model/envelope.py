@@ -2,6 +2,9 @@
 
 The task's name and the id stand in the record around it (record.py), so a call without arguments is three
 bytes. Options are a map that is there only when it says something.
+
+This is version 1, which begins with the array of arguments. A later version begins with its number instead,
+so that a worker that is too old for it says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +26,7 @@ _HEADERS, _TIMEOUT_MS, _WORKFLOW = "headers", "timeout_ms", "workflow"
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
 _LENGTHS = (2, 3)
+_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ def decode_call(body: bytes) -> Envelope:
         return Envelope([], {}, _NO_HEADERS)
     call = unpack(body)
     # By hand instead of `match`: five times quicker, and this runs for each delivery.
+    if type(call) is list and call and type(call[0]) is int:
+        raise InvalidMessage(f"a call of version {call[0]}; this worker understands version {_VERSION}")
     if type(call) is not list or len(call) not in _LENGTHS:
         raise InvalidMessage(f"{len(body)} bytes are not a call: [args, kwargs] or with options is expected")
     args, kwargs = call[0], call[1]

@@ -272,3 +272,9 @@ def _types(value: object) -> object:
     if isinstance(value, list | tuple):
         return type(value), [_types(item) for item in value]
     return type(value)
+
+
+@pytest.mark.parametrize("rest", [[], [[], {}], [[], {}, {}, {}]])
+def test_a_call_of_a_later_version_is_refused_as_such(rest: list[object]) -> None:
+    with pytest.raises(InvalidMessage, match="a call of version 2; this worker understands version 1"):
+        decode_call(pack([2, *rest]))
