@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from mqworker.log import get_logger
 from mqworker.queues.skmq_frame import (
     BrokenStream,
     Frame,
@@ -107,5 +108,6 @@ def _feedback(on_push: OnPush, frame: Frame) -> str:
     except SkmqReject:
         return "reject"
     except Exception:  # noqa: BLE001 - whatever the user's function raises, the server is told
+        get_logger(part="skmq").exception("push_failed", appid=frame.appid, msgid=frame.msgid)
         return "error"
     return "ack"
