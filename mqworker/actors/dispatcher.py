@@ -23,7 +23,8 @@ from mqworker.actors.dispatcher_crew import Crew, Hand, Idle
 from mqworker.actors.dispatcher_estimates import RunTimes
 from mqworker.actors.dispatcher_line import ModelLines, lines_of
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS, Losses
-from mqworker.actors.dispatcher_queue import LARGEST_CLAIM, Claimed, DispatchedQueue
+from mqworker.actors.dispatcher_permits import ASK_EVERY_MS, PermitRequests
+from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS, Shelf
 from mqworker.actors.dispatcher_stock import StockTaking
 from mqworker.actors.dispatcher_verdicts import (
@@ -42,7 +43,6 @@ from mqworker.actors.mail import (
     NudgeWorker,
     PeerAttached,
     PeerLost,
-    PermitsWanted,
     RetireWorker,
     WorkerExited,
     WorkerLeaving,
@@ -65,10 +65,6 @@ OUTAGE_PAUSE_MS = 200
 CAUTION_MS = 1_000
 """So long after something was given back, event loops are not counted as room for its queue."""
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
-
-ASK_EVERY_MS = 50
-
-RATE_LIMITER = "rate_limiter"
 
 
 class Dispatcher:
@@ -102,7 +98,7 @@ class Dispatcher:
         self._shelf = Shelf(self._crew, self._times)
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
-        self._ask_at_ms = 0
+        self._permits = PermitRequests()
         self._drain_until_ms: int | None = None
         self._cancelled: list[Post] = []
         self._settled = 0
@@ -142,7 +138,8 @@ class Dispatcher:
 
         What is handed out is on its way before the rest is looked at: the loop sends each mail as it comes.
         """
-        self._hear_wake_ups()
+        self._hear_wake_ups(now_ms)
+        yield from self._shelf.hand_out(now_ms)
         yield from self._settle_for_the_lost(now_ms)
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
@@ -157,7 +154,7 @@ class Dispatcher:
         self._take_stock(now_ms)
         self._give_back_what_waits(now_ms)
         yield from look_after(self._crew, self._slots, now_ms)
-        yield from self._ask_for_permits(room, now_ms)
+        yield from self._permits.mails(self._queues(), room, now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -280,7 +277,7 @@ class Dispatcher:
         queue.add_settlement(mail.arguments)
         self._settled += len(mail.fences)
         if queue.is_limited:
-            self._ask_at_ms = now_ms  # what waits in Redis for room hears of it at once
+            self._permits.hurry(now_ms)
 
     def _take_back(self, hand: Hand, queue: str, fences: Sequence[int], now_ms: int) -> None:
         for fence in reversed(fences):
@@ -288,17 +285,6 @@ class Dispatcher:
             if flight is not None:
                 self._shelf.put_back(self._named(queue), Claimed(fence, flight.record, now_ms))
         hand.last_report_ms = now_ms
-
-    def _ask_for_permits(self, room: int, now_ms: int) -> list[Post]:
-        """Say how much room there is for limited messages: they wait in Redis until then.
-
-        It is the room there was before claiming: a long line of others must not keep them out for ever.
-        """
-        if room == 0 or now_ms < self._ask_at_ms:
-            return []
-        self._ask_at_ms = now_ms + ASK_EVERY_MS
-        limited = [queue for queue in self._queues() if queue.is_limited]
-        return [Post(RATE_LIMITER, PermitsWanted(queue.name, min(room, LARGEST_CLAIM))) for queue in limited]
 
     # Workers
 
@@ -341,14 +327,30 @@ class Dispatcher:
 
     # Wake-ups
 
-    def _hear_wake_ups(self) -> None:
-        for channel, text in self._wake_ups.heard(queue.keys.meta for queue in self._queues()):
+    def _hear_wake_ups(self, now_ms: int) -> None:
+        for channel, text in self._wake_ups.heard(self._channels()):
             if text.startswith(b"cancel "):
                 self._cancel(text[7:])
                 continue
             for queue in self._queues():
+                if channel == queue.held_key:
+                    self._take_handed_over(queue, text, now_ms)
+                elif channel == "":
+                    self._stock.hurry(queue, now_ms)
                 if channel in (queue.keys.meta, "") and not queue.may_have_messages:
                     queue.wake(min(each.worker_ms for each in self._queues()))
+
+    def _take_handed_over(self, queue: DispatchedQueue, text: bytes, now_ms: int) -> None:
+        fence, record = text.split(b" ", 1)
+        delivery = Claimed(int(fence), record, now_ms)
+        if not self._stock.has_released(queue, delivery):
+            self._shelf.put(queue, queue.take_handed_over(delivery))
+
+    def _channels(self) -> Iterator[str]:
+        for queue in self._queues():
+            yield queue.keys.meta
+            if self._drain_until_ms is None:
+                yield queue.held_key
 
     def _cancel(self, message: bytes) -> None:
         for hand in self._crew:

@@ -53,9 +53,13 @@ class DispatchedQueue:
         self._exchange: Exchange | None = None
         self.asked_for = 0
         """How many the exchange under way asks for."""
+        self._is_claiming = False
         self._received = 0
         self._left_over = 0
         self._cautious_until_ms = 0
+        self._offering = 0
+        self._offered = 0
+        """How many the server may hand over to us the moment they are enqueued: idle workers, as of late."""
         self._appetite = 1
         """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
 
@@ -133,10 +137,16 @@ class DispatchedQueue:
             # Below 0 when queues before this one were given more than there was room for: what is acked only
             # now had its room before.
             self.asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
-            if self.asked_for > 0:
+            # What is sent anyway also tells the server how many workers are idle now.
+            is_offer_due = bool(calls) and self._offered != max(0, idle.sequential)
+            if is_offer_due and not self._left_over:
+                self.asked_for = max(self.asked_for, idle.sequential)
+            self._is_claiming = self.asked_for > 0 or is_offer_due
+            if self._is_claiming:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
-                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer)]
+                self._offering = max(0, min(self.asked_for, idle.sequential))
+                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, self._offering)]
             if not calls:
                 return None
             self._settlements = []
@@ -148,19 +158,27 @@ class DispatchedQueue:
         """The exchange was answered: the deliveries to hand out."""
         self._exchange = None
         acked = self._acked(results[0]) if self._being_acked else []
-        if self.asked_for == 0:
-            return acked
-        reply: list[tuple[int, bytes]] | LookAgain = results[-1]
+        reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
         if reply is LOOK_AGAIN:
             return acked
         self._received = len(reply)
+        self._offered = max(0, self._offering - self._received)
         claimed_bytes = sum([len(record) for _, record in reply])
-        self.may_have_messages = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
-        claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
-        if self._once_tasks:
-            self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
-            claimed = [each for each in claimed if task_of(each.record) not in self._once_tasks]
-        return acked + claimed
+        is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
+        self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
+        return acked + self._to_hand_out([Claimed(fence, record, now_ms) for fence, record in reply])
+
+    def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
+        """The server gave us a message as it was enqueued (enqueue.lua): what to hand out."""
+        self._offered = max(0, self._offered - 1)
+        return self._to_hand_out([delivery])
+
+    def _to_hand_out(self, claimed: list[Claimed]) -> list[Claimed]:
+        """Those that are not to be acknowledged first."""
+        if not self._once_tasks:
+            return claimed
+        self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
+        return [each for each in claimed if task_of(each.record) not in self._once_tasks]
 
     def note_left_over(self, count: int) -> None:
         """Learn how many to claim from how many of the last ones found no worker."""

@@ -2,21 +2,25 @@
 
 A server that goes back in time (a failover, a kill before its last writes were on disk) forgets settlements.
 What it then counts among our leases nobody would ever touch again, for our heartbeat goes on: it strayed, and
-is released. Between two exchanges the two sides are equal, so that comparing them needs no lock.
+is released. Between two exchanges the two sides are equal, but for messages that the server handed over and
+that are still on their way to us: so what is unknown is looked at twice.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from mqworker.actors.dispatcher_crew import Hand
-from mqworker.actors.dispatcher_queue import DispatchedQueue
+from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher_verdicts import verdict_on_lost_flight
 from mqworker.log import Logger
 from mqworker.store.store import Store
 
 STOCK_EVERY_MS = 5_000
+SECOND_LOOK_MS = 200
+MOST_REMEMBERED = 1_000
 
 
 class StockTaking:
@@ -26,9 +30,15 @@ class StockTaking:
         self._store = store
         self._log = log
         self._due_at_ms: dict[str, int] = {}
+        self._unknown: dict[str, set[int]] = {}
+        self._released: deque[tuple[str, int]] = deque(maxlen=MOST_REMEMBERED)
+
+    def has_released(self, queue: DispatchedQueue, delivery: Claimed) -> bool:
+        """Whether it came so late that it was given up: somebody else has it now."""
+        return (queue.name, delivery.fence) in self._released
 
     def hurry(self, queue: DispatchedQueue, now_ms: int) -> None:
-        """The server was away: it may not be the same one."""
+        """The server was away: it may not be the same one. Or a wake-up was, with what it carried."""
         self._due_at_ms[queue.name] = now_ms
 
     def is_due(self, queue: DispatchedQueue, now_ms: int) -> bool:
@@ -43,10 +53,15 @@ class StockTaking:
         self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
         # Any: the replies of HKEYS and HMGET.
         fences: Any = self._store.read([("HKEYS", queue.held_key)], queue.keys.meta)[0]
-        strays = [int(fence) for fence in fences if int(fence) not in known]
+        unknown = {int(fence) for fence in fences} - known
+        strays = sorted(unknown & self._unknown.pop(queue.name, set()))
+        if unknown.difference(strays):
+            self._unknown[queue.name] = unknown.difference(strays)
+            self._due_at_ms[queue.name] = now_ms + SECOND_LOOK_MS
         if not strays:
             return
         records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
+        self._released.extend((queue.name, fence) for fence in strays)
         self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
         queue.settle(
             [

@@ -20,7 +20,8 @@ from mqworker.model.message import NO_TASK, USUAL_MAX_CRASHES, Message
 from mqworker.model.names import ConsumerName, MessageId, TaskName
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury, Release, Settlement
-from mqworker.queues.work_calls import LOOK_AGAIN, Argument, LookAgain
+from mqworker.queues.work_calls import LOOK_AGAIN, LookAgain
+from mqworker.queues.work_settlement import Argument
 from mqworker.queues.work_steps import LARGEST_BATCH_BYTES
 from mqworker.store.procedure import Procedure, Read
 
@@ -59,7 +60,7 @@ class _Verbs:
         calls, name = self._queues[queue].calls, ConsumerName(consumer)
         claimed: list[tuple[int, bytes]] | LookAgain = LOOK_AGAIN
         while claimed is LOOK_AGAIN:
-            claimed = yield calls.claim_records(count, name)
+            claimed = yield calls.claim_records(count, name, could_begin=0)
         fitting = count_that_fits(claimed) if claimed else 0
         if fitting < len(claimed):
             yield calls.settle([_release(fence, record) for fence, record in claimed[fitting:]], name)

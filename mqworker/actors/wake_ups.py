@@ -1,4 +1,4 @@
-"""Wake-ups: what scripts call out on a queue's channel. A lost one costs a poll, never a message."""
+"""Wake-ups: what scripts call out on a queue's channels. A lost one costs a poll, never a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from mqworker.actors.actor import Watched
 from mqworker.errors import StoreUnavailable
 from mqworker.store.store import Store
-from mqworker.store.subscription import Subscription
+from mqworker.store.subscription import RESUBSCRIBED, Subscription
 
 
 class WakeUps:
@@ -21,7 +21,8 @@ class WakeUps:
     def heard(self, channels: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """What was called since the last time: (channel, text); an empty channel: some may be missing."""
         try:
-            self._listen_to(frozenset(channels))
+            if self._listen_to(frozenset(channels)):
+                yield RESUBSCRIBED
             while self._subscription is not None:
                 call = self._subscription.get(0)
                 if call is None:
@@ -34,12 +35,15 @@ class WakeUps:
         """What to wait for."""
         return () if self._subscription is None else (self._subscription,)
 
-    def _listen_to(self, channels: frozenset[str]) -> None:
+    def _listen_to(self, channels: frozenset[str]) -> bool:
+        """Whether something may have been missed on the way from the old subscription to the new one."""
         if channels == self._channels:
-            return
+            return False
+        was_listening = self._subscription is not None
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
         if channels:
             self._subscription = self._store.connection.subscribe(sorted(channels))
         self._channels = channels
+        return was_listening

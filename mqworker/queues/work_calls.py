@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
 
 from mqworker.errors import InvalidMessage
-from mqworker.model.dead_letter import encode_letter
 from mqworker.model.delivery import Delivery, UnreadableDelivery
-from mqworker.model.event import enqueued_block, settled_block
+from mqworker.model.event import enqueued_block
 from mqworker.model.instant import as_argument
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName
 from mqworker.model.record import crash_digit, decode_record, plain_record_tail
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Settlement
+from mqworker.queues.work_settlement import Argument, settle_arguments
 from mqworker.store.keys import DEFAULT_NAMESPACE, WorkQueueKeys
 from mqworker.store.script import Call, RawReply, script
-
-Argument = str | bytes | int
-Unfinished = Retry | Release | Park | Crash | Bury
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +72,22 @@ class WorkQueueCalls:
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer or "", lease_ms, self._window_ms),
+            (self._kept, count, consumer or "", lease_ms, self._window_ms, 0),
             _claimed,
             is_numbered=True,
         )
 
-    def claim_records(self, count: int, consumer: ConsumerName) -> Call[list[tuple[int, bytes]] | LookAgain]:
-        """As `claim`, for a consumer that passes records on unread: (fence, record) each."""
+    def claim_records(
+        self, count: int, consumer: ConsumerName, could_begin: int
+    ) -> Call[list[tuple[int, bytes]] | LookAgain]:
+        """As `claim`, for a consumer that passes records on unread: (fence, record) each.
+
+        `could_begin` of them at once: as many as do not wait here are handed over when they are enqueued.
+        """
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer, 1, self._window_ms),
+            (self._kept, count, consumer, 1, self._window_ms, could_begin),
             _claimed_records,
             is_numbered=True,
         )
@@ -100,21 +101,13 @@ class WorkQueueCalls:
         self, settlements: Sequence[Settlement], consumer: ConsumerName | None, results_ms: int = 60_000
     ) -> Call[list[Settlement]]:
         """End deliveries, keeping results so long at least; the reply lists those whose lease was lost."""
-        done = [settlement for settlement in settlements if type(settlement) is Ack]
-        others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
-        in_order: list[Settlement] = [*done, *others]
-        carried_out = [_buried_at_the_limit(settlement) for settlement in others]
-        block = settled_block([*done, *carried_out])
-        runs = _runs([ack.delivery.fence for ack in done])
-        results = _results([ack.result for ack in done])
-        arguments: list[Argument] = [self._kept, self._window_ms, block.codec, block.data, results_ms]
-        arguments += [len(done), len(runs) // 2, len(results), *runs, *results]
-        for settlement in carried_out:
-            arguments += _other_arguments(settlement)
+        arguments, in_order = settle_arguments(
+            settlements, kept=self._kept, window_ms=self._window_ms, results_ms=results_ms
+        )
         return Call(
             script("settle"),
             (*self.keys.shared, self.keys.held(consumer)),
-            tuple(arguments),
+            arguments,
             lambda lost: [in_order[position] for position in lost],
             is_numbered=True,
         )
@@ -292,59 +285,6 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
         message.task,
         message.body,
     )
-
-
-def _buried_at_the_limit(settlement: Unfinished) -> Unfinished:
-    """One crash too many ends a message, as reclaim.lua does it for leases that ended."""
-    if not isinstance(settlement, Crash):
-        return settlement
-    crashes, limit = settlement.delivery.crashes + 1, settlement.delivery.max_crashes
-    if limit is None or crashes < limit:
-        return settlement
-    return Bury(
-        settlement.delivery, "crashed", Failure("crashed", f"the worker died over it {crashes} times")
-    )
-
-
-def _runs(fences: list[int]) -> list[int]:
-    """Fences as runs, first and length: what was claimed together is settled together, as a rule."""
-    if set(map(type, fences)) - {int}:  # forged: nobody was ever given such a thing, nor the number 0
-        fences = [fence if type(fence) is int else 0 for fence in fences]
-    count = len(fences)
-    if count and fences == list(range(fences[0], fences[0] + count)):
-        return [fences[0], count]
-    runs: list[int] = []
-    for fence in fences:
-        if runs and fence == runs[-2] + runs[-1]:
-            runs[-1] += 1
-        else:
-            runs += [fence, 1]
-    return runs
-
-
-def _results(results: list[bytes]) -> list[bytes]:
-    """None when there are none to keep, one when all are equal (most tasks return None), or all of them."""
-    if not any(results):
-        return []
-    return results[:1] if results.count(results[0]) == len(results) else results
-
-
-def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
-    match settlement:
-        case Retry(delivery, due):
-            return ("again", delivery.fence, as_argument(due), 1, 0)
-        case Park(delivery, due):
-            return ("again", delivery.fence, as_argument(due), 0, 0)
-        case Release(delivery):
-            return ("again", delivery.fence, "", 0, 0)
-        case Crash(delivery):
-            return ("again", delivery.fence, "", 0, 1)
-        case Bury(delivery):
-            has_crashed = settlement.reason == "crashed"
-            has_failed = settlement.failure is not None and not has_crashed
-            return ("bury", delivery.fence, encode_letter(settlement), int(has_failed), int(has_crashed))
-        case _:
-            assert_never(settlement)
 
 
 def _enqueued(messages: Sequence[Message], turned_away: RawReply) -> list[Enqueued]:

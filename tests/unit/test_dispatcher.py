@@ -14,7 +14,7 @@ from mqworker.actors.dispatcher_line import ModelLines
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS
 from mqworker.actors.dispatcher_queue import LARGEST_CLAIM
 from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS
-from mqworker.actors.dispatcher_stock import STOCK_EVERY_MS
+from mqworker.actors.dispatcher_stock import SECOND_LOOK_MS, STOCK_EVERY_MS
 from mqworker.actors.mail import (
     DeliveriesFinished,
     DeliveriesReturned,
@@ -37,6 +37,8 @@ from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import Store
 
+HELD = "mqw:{default}:held:node-1"
+
 
 class ScriptedStore:
     """Answers claims from a list of records and remembers what was settled; can be away."""
@@ -50,13 +52,22 @@ class ScriptedStore:
         self.held: dict[int, bytes] = {}
         """What the server thinks the dispatcher holds, when it looks."""
         self.connection = self
+        self.channels: frozenset[str] = frozenset()
+        self.calls: list[tuple[str, bytes]] = []
+        """What is called out and not heard yet."""
+        self.offers: list[int] = []
+        """How many could begin at once, as the claims said."""
         self._fence = 0
 
-    def subscribe(self, _channels: Sequence[str]) -> "ScriptedStore":
+    def subscribe(self, channels: Sequence[str]) -> "ScriptedStore":
+        self.channels = frozenset(channels)
         return self
 
-    def get(self, _timeout_s: float) -> None:
-        return None
+    def get(self, _timeout_s: float) -> tuple[str, bytes] | None:
+        return self.calls.pop(0) if self.calls else None
+
+    def close(self) -> None:
+        self.calls.clear()
 
     def fileno(self) -> int:
         return -1
@@ -92,6 +103,7 @@ class ScriptedStore:
     def _answer(self, call: Call[Any]) -> RawReply:
         if call.script.name == "claim":
             count = int(call.arguments[1])
+            self.offers.append(int(call.arguments[5]))
             taken, self.line = self.line[:count], self.line[count:]
             first, self._fence = self._fence + 1, self._fence + len(taken)
             return list(enumerate(taken, first))
@@ -369,9 +381,103 @@ def test_what_the_server_thinks_we_hold_and_nobody_knows_of_is_released(stage: S
 
     stage.turn(passed_ms=STOCK_EVERY_MS)
     stage.turn()
+    settled_early = list(stage.store.settled)
+    stage.turn(passed_ms=SECOND_LOOK_MS)
+    stage.turn()
 
+    assert settled_early == []
     assert len(stage.store.settled) == 1
     assert 700 in stage.store.settled[0]
+
+
+def test_idle_workers_are_offered_with_the_claim(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1")
+
+    stage.turn()
+
+    assert stage.store.offers == [2]
+
+
+def test_what_was_handed_over_goes_to_a_worker_without_a_word_to_the_server(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1")
+    stage.turn()
+    stage.store.attempts.clear()
+
+    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    posts = stage.turn()
+
+    assert [post.mail for post in posts] == [RunDeliveries("default", [900], [a_record(9)])]
+    assert stage.store.attempts == []
+
+
+def test_an_offer_is_renewed_with_what_is_settled_anyway(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.turn()
+    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    handed_over = stage.turn()[0]
+
+    stage.finish("worker:0", handed_over)
+    stage.turn()
+
+    assert stage.store.offers == [1, 1]
+    assert len(stage.store.attempts) == 2
+
+
+def test_an_offer_is_withdrawn_with_what_found_nobody_idle(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={})
+    stage.turn()
+    slow = a_record(9).replace(b" task ", b" slow ")
+    stage.store.calls = [
+        (HELD, b"900 " + slow),
+        (HELD, b"901 " + slow),
+    ]  # made for another worker, a while ago
+    stage.dispatcher._queue_by_name["default"]._offered = 3
+    stage.turn()
+
+    stage.turn(passed_ms=LONGEST_WAIT_MS + 1)
+    stage.turn()
+
+    assert 901 in stage.store.settled[0]
+    assert stage.store.offers == [1, 0]
+
+
+def test_what_was_handed_over_and_is_on_its_way_has_not_strayed(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.turn()
+    stage.store.held = {900: a_record(9)}
+    stage.turn(passed_ms=STOCK_EVERY_MS)
+
+    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    posts = stage.turn(passed_ms=SECOND_LOOK_MS)
+    stage.turn()
+
+    assert cast(RunDeliveries, posts[0].mail).fences == [900]
+    assert stage.store.settled == []
+
+
+def test_what_comes_after_it_was_given_up_is_not_run(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.turn()
+    stage.store.held = {900: a_record(9)}
+    stage.turn(passed_ms=STOCK_EVERY_MS)
+    stage.turn(passed_ms=SECOND_LOOK_MS)
+
+    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    posts = stage.turn()
+
+    assert 900 in stage.store.settled[0]
+    assert posts == []
+
+
+def test_nothing_is_handed_over_to_a_dispatcher_that_drains(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.turn()
+    before = stage.store.channels
+    stage.mail(Drain(1_000))
+    stage.turn()
+
+    assert HELD in before
+    assert HELD not in stage.store.channels, "whoever hands over sees that nobody listens"
 
 
 def test_a_server_that_refuses_is_asked_again_later(stage: Stage) -> None:

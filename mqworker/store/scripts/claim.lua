@@ -8,6 +8,8 @@
 -- ARGV[5]  consumer, '' for a lease that ends by itself
 -- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
 -- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
+-- ARGV[8]  how many could begin at once, at the most as many as are claimed: for those that do not wait here, the
+--          consumer stands ready, and enqueue.lua hands the next messages over to it; 0 to withdraw that
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
@@ -20,10 +22,12 @@
 -- @include report
 -- @include announce
 -- @include take
+-- @include fence
 
 local held = KEYS[16]
 local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local consumer, lease_ms, window_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local could_begin = tonumber(ARGV[8])
 
 local earlier = earlier_reply(lane, number)
 if earlier then
@@ -33,7 +37,9 @@ if earlier then
   return { tonumber(first), #fences > 0 and redis.call('HMGET', held, unpack(fences)) or {} }
 end
 
-if redis.call('HGET', meta, 'paused') then return { 0, {} } end
+local switches = redis.call('HMGET', meta, 'paused', 'offer')
+local is_paused, offer = switches[1], switches[2]
+if is_paused then return { 0, {} } end
 redis.call('HLEN', held)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
@@ -44,15 +50,20 @@ elseif not redis.call('ZSCORE', consumers, consumer) then
   redis.call('ZADD', consumers, digits(now_ms), consumer) -- whoever holds something is known to the reaper
 end
 
+-- An offer stands only while nothing waits; the latest counts. configure.lua and reap.lua withdraw it, too.
+local function offer_to_begin(some)
+  if some > 0 then
+    redis.call('HSET', meta, 'offer', consumer .. ' ' .. digits(some))
+  elseif offer and string.match(offer, '^%S+') == consumer then
+    redis.call('HDEL', meta, 'offer')
+  end
+end
+
 local records, stopped_early = take(count, kept, window_ms)
+if not stopped_early then offer_to_begin(could_begin - #records) end
 if #records == 0 then return { stopped_early and -1 or 0, {} } end
 
--- Not only counted but no less than the time: a server that goes back in time, after a failover or a kill with
--- writes not yet on disk, must not give out again what somebody still holds for another message.
-local first = math.max(tonumber(redis.call('HGET', meta, 'fence') or 0) + 1, now_ms * 1000)
--- Passed as numbers, for speed; some servers would write one with so many zeros as 1.7948018e+15.
-local round = math.floor((first + #records - 1) / 1e8) * 1e8
-if round >= first then first = round + 1 end
+local first = first_fence(redis.call('HGET', meta, 'fence'), now_ms, #records)
 redis.call('HSET', meta, 'fence', digits(first + #records - 1))
 local holding = {}
 for i, record in ipairs(records) do

@@ -8,7 +8,7 @@
 
 -- @include keys
 
-redis.call('HGET', meta, 'paused')
+redis.call('HDEL', meta, 'offer') -- a paused queue hands nothing over; otherwise whoever is idle offers again
 for i = 1, #ARGV, 2 do
   local name, value = ARGV[i], ARGV[i + 1]
   if value == '' then

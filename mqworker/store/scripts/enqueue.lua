@@ -2,6 +2,8 @@
 -- enqueue: store plain messages at the back of the ready line. All of them, or an error and none.
 -- The quick road: five commands for one message or a thousand. The stream's new id is the clock, and one read and
 -- one write of meta are the limit, the counter and the call (parts/calls.lua) at once.
+-- Where nothing waits and a consumer has offered to begin at once (claim.lua), a single message is handed over: it is
+-- under that consumer's lease from the start, and travels inside the wake-up (decision 8).
 --
 -- KEYS     meta, ready, urgent, delayed, events: only these, for every key costs a quarter of a microsecond
 -- ARGV[1]  lane, ARGV[2] number: the call
@@ -12,12 +14,17 @@
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
+-- @include fence
+
 local meta, ready, urgent, delayed, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
 
+local LARGEST_HANDED_OVER = 65536 -- a subscriber that gets too much at once is cut off by the server
+
 local total = #ARGV - first_message + 1
-local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes', 'events_kept')
+local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes', 'events_kept', 'offer')
 local newest_call, enqueued, limit, holes = known[1], known[2] or 0, known[3], known[4] or 0
+local offer = known[6]
 kept = known[5] or kept -- an archiver wants more kept than the cap would
 if newest_call and string.sub(newest_call, 1, #number + 1) == number .. ' ' then return {} end
 
@@ -29,8 +36,29 @@ if limit then
   end
 end
 
+local consumer, could_begin, held
+if offer and total == 1 and length == 0 and #ARGV[first_message] <= LARGEST_HANDED_OVER then
+  consumer, could_begin = string.match(offer, '^(%S+) (%d+)$')
+  if consumer and redis.call('ZCARD', urgent) == 0 then
+    held = string.sub(meta, 1, -5) .. 'held:' .. consumer -- in the queue's slot, as the declared keys are
+    redis.call('HLEN', held)
+  end
+end
+
 local block_id = redis.call('XADD', events, 'MAXLEN', '~', kept, '*', 'n', total, codec, block)
 local stamp = string.sub(block_id, 1, 13)
+local called, passed = number .. ' ' .. stamp .. ' []', string.format('%.0f', enqueued + total)
+if held then
+  local record = stamp .. ARGV[first_message]
+  local fence = string.format('%.0f', first_fence(redis.call('HGET', meta, 'fence'), stamp, 1))
+  if redis.call('SPUBLISH', held, fence .. ' ' .. record) > 0 then
+    local left = could_begin == '1' and '' or consumer .. ' ' .. string.format('%.0f', could_begin - 1)
+    redis.call('HSET', held, fence, record)
+    redis.call('HSET', meta, lane, called, 'enqueued', passed, 'fence', fence, 'offer', left)
+    return {}
+  end
+  redis.call('HDEL', meta, 'offer') -- whoever made it is gone
+end
 if total == 1 then
   redis.call('RPUSH', ready, stamp .. ARGV[first_message])
 else
@@ -38,6 +66,6 @@ else
   for i = 1, total do records[i] = stamp .. ARGV[first_message + i - 1] end
   redis.call('RPUSH', ready, unpack(records))
 end
-redis.call('HSET', meta, lane, number .. ' ' .. stamp .. ' []', 'enqueued', string.format('%.0f', enqueued + total))
+redis.call('HSET', meta, lane, called, 'enqueued', passed)
 if length == 0 then redis.call('SPUBLISH', meta, 'ready') end
 return {}

@@ -31,7 +31,8 @@ redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('SCARD', waiters)
 redis.call('XLEN', events)
-redis.call('HGET', meta, 'fence')
+local offer = redis.call('HGET', meta, 'offer')
+if offer and string.match(offer, '^%S+') == consumer then redis.call('HDEL', meta, 'offer') end
 
 local fences = redis.call('HKEYS', held)
 if #fences == 0 then

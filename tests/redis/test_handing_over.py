@@ -1,0 +1,210 @@
+"""Handing over: a message enqueued while a consumer stands ready is that consumer's from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mqworker.errors import StoreRefused
+from mqworker.model.names import ConsumerName
+from mqworker.model.record import decode_record
+from mqworker.model.settlement import Ack
+from mqworker.queues.work import WorkQueue
+from mqworker.store.store import Store
+from mqworker.store.subscription import Subscription
+from tests.support.messages import a_message, open_store, some_messages
+from tests.support.raw_queue import RawQueue
+from tests.support.real_server import RealServer
+
+READY = ConsumerName("node-1")
+OTHER = ConsumerName("node-2")
+WAIT_S = 5.0
+
+
+@pytest.fixture
+def store(server: RealServer) -> Iterator[Store]:
+    opened = open_store(server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def queue(store: Store) -> WorkQueue:
+    return WorkQueue("q", store)
+
+
+@pytest.fixture
+def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
+    with server.client() as client:
+        yield RawQueue(client, queue.calls.keys)
+
+
+@pytest.fixture
+def ears(store: Store, queue: WorkQueue) -> Iterator[Subscription]:
+    """What a consumer listens to that stands ready."""
+    listening = store.connection.subscribe([queue.calls.keys.held(READY)])
+    yield listening
+    listening.close()
+
+
+def stand_ready(queue: WorkQueue, count: int = 1, consumer: ConsumerName = READY) -> None:
+    claimed = queue.store.run(queue.calls.claim_records(max(count, 1), consumer, count))
+    assert claimed == []
+
+
+def ready_count(queue: WorkQueue) -> tuple[int, int]:
+    counts = queue.counts()
+    return counts.ready, counts.leased
+
+
+def test_it_travels_inside_the_wake_up_and_is_settled_like_any_other(
+    queue: WorkQueue, ears: Subscription
+) -> None:
+    stand_ready(queue)
+
+    queue.enqueue(a_message(b"hello"))
+    heard = ears.get(WAIT_S)
+
+    assert heard is not None
+    fence, record = heard[1].split(b" ", 1)
+    delivery = decode_record(record, int(fence))
+    assert delivery.body == b"hello"
+    assert ready_count(queue) == (0, 1)
+    assert queue.settle(Ack(delivery, b"done"), consumer=READY) == []
+    assert queue.find(delivery.id).state == "succeeded"
+
+
+def test_no_more_than_were_offered_are_handed_over(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue, 2)
+
+    for _ in range(3):
+        queue.enqueue(a_message())
+
+    assert [ears.get(WAIT_S) is not None for _ in range(2)] == [True, True]
+    assert ready_count(queue) == (1, 2)
+
+
+def test_fences_go_on_counting_after_a_message_was_handed_over(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    queue.enqueue(a_message())
+    heard = ears.get(WAIT_S)
+    queue.enqueue(a_message())
+    (claimed,) = queue.claim(1, consumer=OTHER)
+
+    assert heard is not None
+    assert int(heard[1].split(b" ", 1)[0]) < claimed.fence
+
+
+def test_without_a_listener_it_waits_in_line(queue: WorkQueue, raw: RawQueue) -> None:
+    stand_ready(queue)
+
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (1, 0)
+    assert raw.client.hget(raw.key("meta"), "offer") is None, "whoever offered is gone"
+
+
+def test_what_others_wait_before_is_not_handed_over(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue, 3)
+    queue.enqueue(*some_messages(2))  # a batch goes in line, whole
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (3, 0)
+    assert ears.get(0) is None
+
+
+def test_what_is_urgent_comes_first(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    queue.enqueue(a_message(priority=9))
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (2, 0)
+    assert ears.get(0) is None
+
+
+def test_a_long_message_waits_in_line(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    queue.enqueue(a_message(b"x" * 100_000))
+
+    assert ready_count(queue) == (1, 0)
+    assert ears.get(0) is None
+
+
+def test_a_paused_queue_hands_nothing_over(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    queue.pause()
+    queue.enqueue(a_message())
+    stand_ready(queue)
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (2, 0)
+    assert ears.get(0) is None
+
+
+def test_an_offer_is_withdrawn_by_a_claim_that_makes_none(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    stand_ready(queue, 0)
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (1, 0)
+    assert ears.get(0) is None
+
+
+def test_a_consumer_withdraws_only_its_own_offer(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    stand_ready(queue, 0, OTHER)
+    queue.enqueue(a_message())
+
+    assert ears.get(WAIT_S) is not None
+
+
+def test_who_was_found_silent_stands_ready_no_longer(queue: WorkQueue, ears: Subscription) -> None:
+    stand_ready(queue)
+    queue.reap(READY, silent_ms=0)
+    queue.enqueue(a_message())
+
+    assert ready_count(queue) == (1, 0)
+    assert ears.get(0) is None
+
+
+def test_what_was_handed_to_one_who_died_is_released_by_the_reaper(
+    queue: WorkQueue, ears: Subscription
+) -> None:
+    stand_ready(queue)
+    queue.enqueue(a_message())
+    assert ears.get(WAIT_S) is not None
+
+    assert queue.reap(READY, silent_ms=0) == 1
+
+    assert ready_count(queue) == (1, 0)
+
+
+def test_a_call_that_is_sent_again_hands_over_once(
+    store: Store, queue: WorkQueue, ears: Subscription
+) -> None:
+    stand_ready(queue, 2)
+    exchange = store.begin([queue.calls.enqueue([a_message()])])
+
+    store.connection.execute(exchange.commands(), exchange.key)  # its reply is lost
+    store.attempt(exchange)
+
+    assert ready_count(queue) == (0, 1)
+    assert ears.get(WAIT_S) is not None
+    assert ears.get(0) is None
+
+
+def test_a_foreign_type_in_the_way_refuses_the_message_whole(
+    queue: WorkQueue, ears: Subscription, raw: RawQueue
+) -> None:
+    queue.enqueue(a_message())
+    queue.purge_waiting()
+    stand_ready(queue)
+    raw.client.set(queue.calls.keys.held(READY), "foreign")
+    before = raw.dump_without_calls()
+
+    with pytest.raises(StoreRefused, match="WRONGTYPE"):
+        queue.enqueue(a_message())
+
+    assert raw.dump_without_calls() == before
+    assert ears.get(0) is None
