@@ -175,11 +175,10 @@ class WorkQueueCalls:
 
     def clear_outbox(self, ends: Sequence[tuple[MessageId, bytes]]) -> Call[int]:
         """Say that what followed from these ends of workflow members was done."""
-        keys = (*self.keys.shared, self.keys.named("outbox"))
         arguments: list[Argument] = [self._window_ms]
         for member, outcome in ends:
             arguments += (member, outcome[:1])
-        return Call(script("clear_outbox"), keys, tuple(arguments), int)
+        return Call(script("clear_outbox"), self.keys.shared, tuple(arguments), int)
 
     def rotate_results(self) -> Call[int]:
         """Drop results that were kept long enough."""

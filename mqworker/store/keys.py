@@ -67,6 +67,11 @@ class WorkQueueKeys:
             f"{prefix}waiters",  # set: ids that somebody waits for; announced on the channel `done`
             f"{prefix}consumers",  # zset: consumer -> last heartbeat, ms
             f"{prefix}events",  # stream: blocks of events
+            f"{prefix}outbox",  # hash: member of a workflow -> how it ended; drained by the broker
+            f"{prefix}over",  # set: ids that expired where they lay in the line, holding guards
+            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms
+            f"{prefix}gates",  # zset: gate -> look again at, ms
+            f"{prefix}buckets",  # hash: bucket of a rate limit -> full at, ms
         )
         return cls(queue, shared, prefix)
 

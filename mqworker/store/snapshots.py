@@ -92,7 +92,7 @@ def survey(keys: WorkQueueKeys) -> Call[QueueView]:
     """One queue in one look."""
     return Call(
         script("survey"),
-        keys.shared,
+        (*keys.shared, keys.held(None), keys.named("delivered"), keys.named("samples")),
         (_SAMPLES_READ, *TOTALS, *_SWITCHES),
         lambda reply: _queue_view(keys.queue, reply),
     )

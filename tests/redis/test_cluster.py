@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mqworker.errors import StoreRefused, StoreUnavailable
+from mqworker.model.names import ConsumerName
+from mqworker.queues.work import WorkQueue
 from mqworker.store.address import parse_address
 from mqworker.store.async_connection import open_async_connection
 from mqworker.store.command import Command, Reply
 from mqworker.store.connection import Connection
 from mqworker.store.server_check import check_server
+from mqworker.store.store import Store
 from mqworker.store.subscription import RESUBSCRIBED
 from tests.support.deadline import wait_until
+from tests.support.messages import a_message
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
 
@@ -171,6 +175,33 @@ def test_channel_of_a_moved_slot_is_subscribed_again(
 
     assert subscription.get(5) == (key, b"here")
     subscription.close()
+
+
+def test_a_message_is_handed_over_in_the_slot_of_its_queue(cluster: RealCluster, connect: Connect) -> None:
+    store = Store(connect(cluster.url))
+    for name in ("one", "two", "three", "four"):  # of several nodes
+        queue, consumer = WorkQueue(name, store), ConsumerName("node-1")
+        ears = store.connection.subscribe([queue.calls.keys.held(consumer)])
+        store.run(queue.calls.claim_records(1, consumer, 1))
+
+        queue.enqueue(a_message())
+
+        assert ears.get(5.0) is not None
+        assert queue.counts().leased == 1
+        ears.close()
+
+
+def test_limited_messages_are_let_in_within_the_slot_of_their_queue(
+    cluster: RealCluster, connect: Connect
+) -> None:
+    store = Store(connect(cluster.url))
+    for name in ("one", "two", "three", "four"):
+        queue = WorkQueue(name, store)
+
+        queue.enqueue(a_message(gate="bucket=2/60000/2"), a_message(gate="bucket=2/60000/2"))
+
+        assert queue.admit(10)[0] == 2
+        assert queue.counts().ready == 2
 
 
 def test_dead_node_is_unavailable_while_the_others_serve(cluster: RealCluster, connect: Connect) -> None:

@@ -26,7 +26,7 @@ local function buckets_of(gate)
   local buckets, allowed = {}, math.huge
   for bucket, count, period_ms, burst in string.gmatch(gate, '([^=|]+)=(%d+)/(%d+)/(%d+)') do
     local step_ms = tonumber(period_ms) / tonumber(count)
-    local full_at_ms = math.max(now_ms, tonumber(redis.call('HGET', buckets_key, bucket) or 0))
+    local full_at_ms = math.max(now_ms, tonumber(redis.call('HGET', bucket_times, bucket) or 0))
     buckets[#buckets + 1] = { name = bucket, step_ms = step_ms, full_at_ms = full_at_ms, burst = tonumber(burst) }
     -- 1e-6: a token that is due this millisecond must not be lost to the last bit of a double.
     allowed = math.min(allowed, math.floor((now_ms - full_at_ms) / step_ms + tonumber(burst) + 1e-6))
@@ -52,7 +52,7 @@ local was_idle = is_idle()
 redis.call('HLEN', parcels)
 redis.call('ZCARD', delayed)
 redis.call('HGET', meta, 'fence')
-redis.call('HLEN', buckets_key)
+redis.call('HLEN', bucket_times)
 
 local last_turn = redis.call('ZRANGE', gates, as_score(LATEST_TURN_MS), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local turn_ms = math.max(now_ms, tonumber(last_turn[2] or 0))
@@ -84,7 +84,7 @@ while #admitted < room and tries < 1000 do
   end
   for _, bucket in ipairs(buckets) do
     bucket.full_at_ms = bucket.full_at_ms + taken * bucket.step_ms
-    redis.call('HSET', buckets_key, bucket.name, string.format('%.3f', bucket.full_at_ms))
+    redis.call('HSET', bucket_times, bucket.name, string.format('%.3f', bucket.full_at_ms))
   end
   if redis.call('LLEN', gate_key(gate)) == 0 then
     redis.call('ZREM', gates, gate)

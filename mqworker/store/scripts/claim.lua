@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- claim: hand over waiting messages to a consumer, each under a lease with a fence of its own.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of this consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of this consumer: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  how many at the most
@@ -24,7 +24,7 @@
 -- @include take
 -- @include fence
 
-local held = KEYS[16]
+local held = KEYS[21]
 local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local consumer, lease_ms, window_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local could_begin = tonumber(ARGV[8])

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- clear_outbox: what followed from the end of workflow members was done; their guards last for the window from now.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] outbox, hash: member -> how it ended
+-- KEYS     as in parts/keys.lua
 -- ARGV[1]  window ms in which an id stays taken; then member, the first letter of how it ended, ...
 -- Returns  how many were cleared
 -- Repeatable: a second call finds nothing. A member that was revived meanwhile and ended in another way stays: that
@@ -10,7 +10,6 @@
 -- @include keys
 -- @include clock
 
-local outbox = KEYS[16]
 local window_ms = tonumber(ARGV[1])
 
 redis.call('HLEN', guards) -- a foreign type shows itself before the first write

@@ -25,7 +25,6 @@
 
 local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local first_message, stride = 6, 11
-local ticks = prefix .. 'ticks' -- hash: schedule -> its newest tick, ms
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- extend: prolong leases that end by themselves, if they are still held.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] held: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held: fence -> record
 -- ARGV[1]  lease ms from now; ARGV[2..] fences
 -- Returns  {position from 0, ...}: leases that were lost
 -- Repeatable: the same call again only sets the same end a little later.
@@ -9,7 +9,7 @@
 -- @include keys
 -- @include clock
 
-local held = KEYS[16]
+local held = KEYS[21]
 local lease_ms = tonumber(ARGV[1])
 
 redis.call('ZCARD', leases)

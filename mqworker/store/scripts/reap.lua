@@ -2,7 +2,7 @@
 -- reap: release everything that a silent consumer holds, uncounted: which of it was running is not known. What was
 -- asked to stop ends instead.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of the consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of the consumer: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
 -- ARGV[3]  consumer; ARGV[4] ms of silence from which on it counts as gone (0: it said so itself)
 -- ARGV[5]  window ms of chosen ids
@@ -18,7 +18,7 @@
 -- @include announce
 -- @include stop
 
-local held = KEYS[16]
+local held = KEYS[21]
 local kept, limit, consumer, silent_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local window_ms = tonumber(ARGV[5])
 

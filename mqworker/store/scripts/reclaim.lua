@@ -2,7 +2,7 @@
 -- reclaim: return deliveries whose lease ended to the front of their line; bury those that crashed too often, and
 -- end those that were asked to stop.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] held: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most; ARGV[3] window ms of chosen ids
 -- Returns  {reclaimed or stopped, buried}; call again while their sum is what was asked for
 -- Lock-free: whoever removes the lease first has reclaimed it; a second reclaimer finds nothing.
@@ -17,7 +17,7 @@
 -- @include bury
 -- @include stop
 
-local held = KEYS[16]
+local held = KEYS[21]
 local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local LONGEST_LEASE_MS = 400 * 24 * 3600 * 1000
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- settle: end deliveries whose lease is still held: done, once more, or buried.
 --
--- KEYS     as in parts/keys.lua; KEYS[16] held, the hash of this consumer: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of this consumer: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about; ARGV[4] window ms in which an id chosen by the caller stays taken
 -- ARGV[5]  codec, ARGV[6] block: one event for each delivery, in the order given
@@ -25,7 +25,7 @@
 -- @include bury
 -- @include announce
 
-local held = KEYS[16]
+local held = KEYS[21]
 local lane, number, kept, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local codec, block, results_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local done_count, run_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])

@@ -1,11 +1,11 @@
 #!lua flags=no-writes,allow-oom
 -- survey: how a queue is, in one look: depths, counters, consumers, the front of the line, the latest samples.
 --
--- KEYS     as in parts/keys.lua
+-- KEYS     as in parts/keys.lua; KEYS[21] held by nobody in particular, KEYS[22] delivered, KEYS[23] samples
 -- ARGV[1]  how many samples; ARGV[2..] names of counters and switches
 -- Returns  {now ms, {value of each name}, {ready, delayed, limited, delivered, dead, held by nobody in particular},
 --          header of the front record or '', {consumer, last beat ms, held, ...}, {sample, ...}}
--- Some keys are made from the name of a declared one: they are in the queue's slot, and there is one per consumer.
+-- What each consumer holds is found by the name of a declared key: in the queue's slot, one per consumer (decision 9).
 
 -- @include keys
 -- @include clock
@@ -13,7 +13,7 @@
 
 local sample_count = tonumber(ARGV[1])
 local names = { unpack(ARGV, 2) }
-local prefix = string.sub(meta, 1, -5)
+local held_by_nobody, delivered, samples = KEYS[21], KEYS[22], KEYS[23]
 
 local HEADER_LENGTH = 25
 local MOST_HOLES = 100 -- looked past at the front: cancelled messages leave them
@@ -38,7 +38,7 @@ local function each_consumer()
   local found = {}
   local beats = redis.call('ZRANGE', consumers, 0, -1, 'WITHSCORES')
   for i = 1, #beats, 2 do
-    local held = redis.call('HLEN', prefix .. 'held:' .. beats[i])
+    local held = redis.call('HLEN', held_by_nobody .. beats[i])
     for _, part in ipairs({ beats[i], tonumber(beats[i + 1]), held }) do found[#found + 1] = part end
   end
   return found
@@ -49,9 +49,9 @@ local depths = {
   math.max(0, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) - holes),
   redis.call('ZCARD', delayed),
   redis.call('ZCOUNT', delayed, PERMIT_NEEDED_MS, '+inf'),
-  redis.call('ZCARD', prefix .. 'delivered'),
+  redis.call('ZCARD', delivered),
   redis.call('ZCARD', dead),
-  redis.call('HLEN', prefix .. 'held:'),
+  redis.call('HLEN', held_by_nobody),
 }
-local samples = redis.call('LRANGE', prefix .. 'samples', 0, sample_count - 1)
-return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), samples }
+local latest = redis.call('LRANGE', samples, 0, sample_count - 1)
+return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), latest }

@@ -1,15 +1,12 @@
 -- gate: where limited messages wait for their permit. They are delayed messages without an instant, so that cancel,
 -- expire, find and purge treat them like any delayed one; the gate only keeps their order.
--- The keys are in the queue's slot, made from the name of a declared one: there is a list for each gate.
+-- There is a list for each gate. Its key is in the queue's slot, made from the name of a declared one (decision 9).
 -- Needs: keys, clock, place.
 
 local PERMIT_NEEDED_MS = 9e15 -- due when a permit is there, and not by itself
 
-local prefix = string.sub(meta, 1, -5)
-local gates, buckets_key = prefix .. 'gates', prefix .. 'buckets' -- zset gate -> look again at; hash bucket -> full at
-
 local function gate_key(gate)
-  return prefix .. 'gate:' .. gate
+  return string.sub(meta, 1, -5) .. 'gate:' .. gate
 end
 
 local function place_limited(gate, id, record)

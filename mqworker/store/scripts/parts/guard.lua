@@ -6,9 +6,6 @@
 -- A guard is 'id expires_at_ms', 0 for "while that message lives".
 -- Needs: keys, clock, record.
 
-local outbox = string.sub(meta, 1, -5) .. 'outbox' -- hash: member -> how it ended; drained by the broker
-local over = string.sub(meta, 1, -5) .. 'over' -- set: ids that expired where they lay in the line, holding guards
-
 -- The id of the message that holds the key now, or nil.
 local function guard_holder(key)
   local guard = redis.call('HGET', guards, key)

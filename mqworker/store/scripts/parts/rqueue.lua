@@ -2,7 +2,7 @@
 -- delivered until acknowledged or recovered, in the order of their last delivery.
 -- Needs: keys, record.
 
-local delivered, popped, literal = KEYS[16], KEYS[17], KEYS[18]
+local delivered, popped, literal = KEYS[21], KEYS[22], KEYS[23]
 
 -- The queue lives in keys of ours; a foreign value under its bare name is refused as the document demands.
 local function holds_wrong_type()
