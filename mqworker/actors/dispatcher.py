@@ -101,6 +101,7 @@ class Dispatcher:
         self._permits = PermitRequests()
         self._drain_until_ms: int | None = None
         self._cancelled: list[Post] = []
+        self._choose_channels()
         self._settled = 0
         self.is_done = False
 
@@ -301,6 +302,7 @@ class Dispatcher:
             elif name not in self._queue_by_name:
                 self._queue_by_name[name] = DispatchedQueue(QueueName(name), self._consumer, self._options)
             self._named(name).learn(options.get("weight", 1), mail.tasks)
+        self._choose_channels()
 
     def _lose(self, worker: str, now_ms: int) -> None:
         # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
@@ -328,7 +330,7 @@ class Dispatcher:
     # Wake-ups
 
     def _hear_wake_ups(self, now_ms: int) -> None:
-        for channel, text in self._wake_ups.heard(self._channels()):
+        for channel, text in self._wake_ups.heard(self._channels):
             if text.startswith(b"cancel "):
                 self._cancel(text[7:])
                 continue
@@ -346,11 +348,12 @@ class Dispatcher:
         if not self._stock.has_released(queue, delivery):
             self._shelf.put(queue, queue.take_handed_over(delivery))
 
-    def _channels(self) -> Iterator[str]:
-        for queue in self._queues():
-            yield queue.keys.meta
-            if self._drain_until_ms is None:
-                yield queue.held_key
+    def _choose_channels(self) -> None:
+        """Of each queue the wake-ups and, unless this is the end, what is handed over."""
+        channels = {queue.keys.meta for queue in self._queues()}
+        if self._drain_until_ms is None:
+            channels |= {queue.held_key for queue in self._queues()}
+        self._channels = frozenset(channels)
 
     def _cancel(self, message: bytes) -> None:
         for hand in self._crew:
@@ -361,6 +364,7 @@ class Dispatcher:
 
     def _begin_drain(self, until_ms: int) -> Sequence[Post]:
         self._drain_until_ms = until_ms
+        self._choose_channels()
         return [Post(SUPERVISOR, NudgeWorker(hand.name)) for hand in self._crew if len(hand.flights) > 1]
 
     def _drain(self, now_ms: int) -> list[Post]:

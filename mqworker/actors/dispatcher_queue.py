@@ -35,6 +35,8 @@ class DispatchedQueue:
         self.name = name
         self.calls = WorkQueueCalls(name, options)
         self.keys = self.calls.keys
+        self.held_key = self.keys.held(consumer)
+        """Where the server keeps what this consumer holds; also the channel on which it hands over."""
         self.may_have_messages = True
         self.is_limited = False
         self.worker_ms = 0.0
@@ -98,11 +100,6 @@ class DispatchedQueue:
     def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
         """The same for what a worker had in its hands when it ended."""
         self.settle(settlements)
-
-    @property
-    def held_key(self) -> str:
-        """Where the server keeps what this consumer holds."""
-        return self.keys.held(self._consumer)
 
     @property
     def has_unsettled(self) -> bool:

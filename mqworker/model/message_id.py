@@ -31,14 +31,17 @@ class MessageIdSource:
 
     def next(self) -> MessageId:
         """The next id; four digits count fourteen million before they repeat: another millisecond by then."""
-        return self.take(1)[0]
+        now_ms = self._now_ms()
+        if now_ms != self._head_ms:
+            self._begin(now_ms)
+        self._count = number = (self._count + 1) % _COUNTS
+        return cast("MessageId", self._head + _PAIRS[number // _PAIR_COUNT] + _PAIRS[number % _PAIR_COUNT])
 
     def take(self, count: int) -> list[MessageId]:
         """The next so many, up to a thousand at a time; the clock is read once for all of them."""
         now_ms = self._now_ms()
         if now_ms != self._head_ms:
-            self._head = _base62(now_ms, pairs=4) + self._source
-            self._head_ms = now_ms
+            self._begin(now_ms)
         head, first = self._head, self._count + 1
         self._count = (self._count + count) % _COUNTS
         return [
@@ -47,6 +50,10 @@ class MessageIdSource:
             )
             for number in range(first, first + count)
         ]
+
+    def _begin(self, now_ms: int) -> None:
+        self._head = _base62(now_ms, pairs=4) + self._source
+        self._head_ms = now_ms
 
 
 def _base62(number: int, *, pairs: int) -> str:

@@ -29,7 +29,7 @@ class Script:
     sha: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would take longer to make than to send; treat it as read-only
 class Call(Generic[ReplyT]):
     """A script with its keys and arguments, and how to read what it answers. Nothing is sent yet."""
 
@@ -42,16 +42,13 @@ class Call(Generic[ReplyT]):
 
     def command(self, numbering: tuple[str, int] | None) -> Command:
         """The command as it is sent as a rule: the server knows the script by its hash."""
-        return ("EVALSHA", self.script.sha, *self._rest(numbering))
+        if numbering is None:
+            return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.arguments)
+        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *numbering, *self.arguments)
 
     def command_with_source(self, numbering: tuple[str, int] | None) -> Command:
         """The command for a server that forgot the script: after a restart, a failover, SCRIPT FLUSH."""
-        return ("EVAL", self.script.source, *self._rest(numbering))
-
-    def _rest(self, numbering: tuple[str, int] | None) -> Command:
-        if numbering is None:
-            return (len(self.keys), *self.keys, *self.arguments)
-        return (len(self.keys), *self.keys, *numbering, *self.arguments)
+        return ("EVAL", self.script.source, *self.command(numbering)[2:])
 
 
 @cache

@@ -130,11 +130,12 @@ class Subscription:
 
     def _receive(self, link: Link) -> None:
         """Take in all that the link holds: what stays in its buffer does not make the descriptor readable."""
-        while link.can_read(0):
-            message = _read(link)
-            if not self._keep_wake_up(message):
+        while True:
+            if not self._keep_wake_up(_read(link)):
                 # Anything else ends the subscription: the slot moved away (sunsubscribe), or an error.
                 raise StoreUnavailable("the subscription ended", maybe_executed=False)
+            if not link.can_read(0):
+                return
 
     def _keep_wake_up(self, message: object) -> bool:
         match message:

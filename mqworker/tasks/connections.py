@@ -59,7 +59,7 @@ class Sender:
         """Store one message: the shortest way there is, after the first."""
         if not self._is_registered:
             self.register()
-        return self._run(self._calls.enqueue((message,)))[0]
+        return self._run(self._calls.enqueue_one(message))
 
     def register(self) -> None:
         """Make the queue known, for those who store by calls of their own."""

@@ -18,7 +18,8 @@ class IdSource(threading.local):
 
     def renew(self) -> None:
         """Draw a new random part: the child of a fork would repeat its parent's ids."""
-        self.take = MessageIdSource(SystemClock().now_ms).take
+        source = MessageIdSource(SystemClock().now_ms)
+        self.next, self.take = source.next, source.take
 
 
 _sources = IdSource()
@@ -27,7 +28,7 @@ os.register_at_fork(after_in_child=_sources.renew)
 
 def next_id() -> MessageId:
     """An id that nobody else has."""
-    return _sources.take(1)[0]
+    return _sources.next()
 
 
 def next_ids(count: int) -> list[MessageId]:

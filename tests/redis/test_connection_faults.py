@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.store.command import Command, ReplyError
 from mqworker.store.connection import Connection
+from mqworker.store.node import IDLE_AFTER_S
 from mqworker.store.server_check import check_server
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer
@@ -78,6 +80,7 @@ def test_link_killed_by_the_server_while_idle_costs_no_call(
 
     with server.client() as client:
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    time.sleep(IDLE_AFTER_S)
 
     assert connection.execute([INCREMENT], "n") == [2]
 
