@@ -44,12 +44,13 @@ def open_pipe() -> tuple[int, int]:
 class Mailbox:
     """Sends and receives mail over one descriptor, which it owns."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, brings_descriptors: bool = False) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.settimeout(0)
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._descriptors: deque[int] = deque()
+        self._read = self._read_with_descriptors if brings_descriptors else self._read_bytes
 
     def fileno(self) -> int:
         """For selectors."""
@@ -88,14 +89,13 @@ class Mailbox:
         mails: list[Mail] = []
         while True:
             try:
-                data, descriptors, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_DESCRIPTORS)
+                data = self._read()
             except BlockingIOError:
                 return mails
             except OSError as error:
                 if mails:
                     return mails
                 raise MailboxClosed(str(error)) from error
-            self._descriptors.extend(descriptors)
             if not data:
                 if mails:
                     return mails
@@ -113,6 +113,14 @@ class Mailbox:
     def close(self) -> None:
         """Close this end; the peer sees an end of file."""
         self._socket.close()
+
+    def _read_bytes(self) -> bytes:
+        return self._socket.recv(_READ_BYTES)
+
+    def _read_with_descriptors(self) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_DESCRIPTORS)
+        self._descriptors.extend(descriptors)
+        return data
 
     def _send_with_descriptors(self, frame: bytes, descriptors: Sequence[int]) -> None:
         # Rare (a peer was started) and small, so it may wait for the mail before it to go out.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import cast
 
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery, UnreadableDelivery
@@ -68,14 +69,7 @@ class WorkQueueCalls:
     def enqueue_one(self, message: Message) -> Call[Enqueued]:
         """The same for a single message, which most calls are, in fewer steps."""
         if not message.is_plain:
-            batch = self.enqueue((message,))
-            return Call(
-                batch.script,
-                batch.keys,
-                batch.arguments,
-                lambda reply: batch.decode(reply)[0],
-                is_numbered=True,
-            )
+            return alone(self.enqueue((message,)))
         return Call(
             script("enqueue"),
             self._plain_keys,
@@ -275,6 +269,11 @@ class WorkQueueCalls:
     def inspect_pending(self, start: int, count: int) -> Call[list[PendingElement]]:
         """MQ.INSPECT … PENDING."""
         return Call(script("inspect"), self.keys.rqueue, ("pending", start, count), _pending)
+
+
+def alone(batch: Call[list[Enqueued]]) -> Call[Enqueued]:
+    """The call of a batch of one, for whoever wants to hear of one."""
+    return replace(cast("Call[Enqueued]", batch), decode=lambda reply: batch.decode(reply)[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ def live_forked(run: StartFunction, start: ChildStart, control: int, words: int)
         _cut_loose(start.parent_pid)
         inherited = () if start.node_lock is None else (start.node_lock,)
         _close_all_but({0, 1, 2, control, words, *inherited})
-        mailbox = Mailbox(control)  # open to the very end, or the supervisor would think us deaf
+        # Open to the very end, or the supervisor would think us deaf.
+        mailbox = Mailbox(control, brings_descriptors=True)
         code = _live(run, start, mailbox, words)
     finally:
         _leave(code)
@@ -57,7 +58,7 @@ def live_spawned(run: StartFunction, start: ChildStart, control: int, words: int
     code = EXIT_FAILED
     try:
         _cut_loose(start.parent_pid)
-        mailbox = Mailbox(control)
+        mailbox = Mailbox(control, brings_descriptors=True)
         code = _live(run, start, mailbox, words)
     finally:
         _leave(code)

@@ -11,7 +11,7 @@ from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import MessageId, QueueName, TaskName
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_async import AsyncWorkQueue
-from mqworker.queues.work_calls import WorkQueueCalls, WorkQueueOptions
+from mqworker.queues.work_calls import WorkQueueCalls, WorkQueueOptions, alone
 from mqworker.queues.work_steps import WorkQueueSteps
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.script import Call, RawReply
@@ -73,6 +73,9 @@ class _NotedCalls(WorkQueueCalls):
     def __init__(self, queue: QueueName, options: WorkQueueOptions, notebook: Notebook) -> None:
         super().__init__(queue, options)
         self._notebook = notebook
+
+    def enqueue_one(self, message: Message) -> Call[Enqueued]:
+        return alone(self.enqueue((message,)))
 
     def enqueue(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
         call = super().enqueue(messages)
