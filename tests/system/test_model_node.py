@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from mqworker import Gq, Rsmq
 from mqworker.queues.rsmq import Rsmq as RsmqClient
 from mqworker.queues.rsmq_queue import RsmqQueue
 from mqworker.tasks.outcome import JobStatus
+from tests.support.command_line import CommandLine
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer
 from tests.system.model_app import QUEUE
@@ -103,6 +105,24 @@ def test_a_queue_that_others_delete_while_we_hold_its_messages_is_made_again(
 
     node.wait("ended", 2)
     node.wait_until(lambda: rsmq.get_queue_attributes(QUEUE).msgs == 0, "nothing is left")
+
+
+@pytest.mark.parametrize("kind", ["rsmq", "redis", "sqlite"])
+def test_the_command_line_tells_what_the_queue_holds(
+    kind: str, start: StartNode, server: RealServer, database_of: DatabaseOf
+) -> None:
+    node = start(Rsmq(vt=5) if kind == "rsmq" else Gq(url=database_of(kind)))
+    node.tasks.count.enqueue_many([(number, 6.0) for number in range(5)])
+    waiting, taken = ("visible", "hidden") if kind == "rsmq" else ("queued", "consumed")
+    line = CommandLine(server)
+
+    def counted(*words: str) -> bool:
+        found = re.search(rf"(\d+) {waiting}, (\d+) {taken}", line.type(*words).output)
+        return found is not None and int(found[2]) >= 2 and int(found[1]) + int(found[2]) == 5
+
+    node.wait_until(lambda: counted("queue", "show", QUEUE), "it was counted")
+    assert counted("queue", "list")
+    line.store.close()
 
 
 @pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])
