@@ -12,7 +12,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mqworker.errors import MqworkerError
@@ -29,6 +29,8 @@ LARGEST_CLAIM = 500
 OUTAGE_PAUSE_MS = 500
 NO_PAUSE_MS = 0
 CLOSE_S = 2.0
+COUNT_EVERY_MS = 2_000
+_COUNTING_SHARE = 100  # a long table takes a database long to count: at most so small a part of the time
 
 
 def fences_since(now_ms: int) -> Iterator[int]:
@@ -64,6 +66,8 @@ class Clerk:
     ) -> None:
         self.trouble = ""
         """What went wrong of late, in words; empty while all is well."""
+        self.counts: Mapping[str, int] = {}
+        """How many messages the queue holds, by the words of its model; some seconds old."""
         self._model = model
         self._open = open_queue
         self._fences = fences
@@ -83,11 +87,14 @@ class Clerk:
         self._held: dict[int, Delivery] = {}
         self._unsettled: dict[int, Settlement] = {}
         self._postponed: list[_Postponed] = []
-        self._poll_at_ms = self._renew_at_ms = self._resume_at_ms = 0
+        self._poll_at_ms = self._renew_at_ms = self._count_at_ms = self._resume_at_ms = 0
         self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
-        self._thread.start()
 
     # For the main thread
+
+    def start(self) -> None:
+        """Begin to look after the queue."""
+        self._thread.start()
 
     def want(self, count: int) -> None:
         """So many could be handed out soon."""
@@ -142,6 +149,7 @@ class Clerk:
             self._settle(self._queue, now_ms)
             self._renew(self._queue, now_ms)
             self._claim(self._queue, now_ms)
+            self._count(self._queue, now_ms)
         except MqworkerError as error:
             self._note_trouble(error, now_ms)
         else:
@@ -216,6 +224,13 @@ class Clerk:
             self._wanted = max(0, self._wanted - len(deliveries))
         self._ring()
 
+    def _count(self, queue: OpenQueue, now_ms: int) -> None:
+        if now_ms < self._count_at_ms or self._is_closing:
+            return
+        self.counts = queue.counts()
+        counted_at_ms = self._clock.monotonic_ms()
+        self._count_at_ms = counted_at_ms + max(COUNT_EVERY_MS, (counted_at_ms - now_ms) * _COUNTING_SHARE)
+
     def _finish(self) -> None:
         """Nobody waits long for this: what is not settled now comes back by the rules of the model."""
         if self._queue is None:
@@ -240,7 +255,7 @@ class Clerk:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._resume_at_ms:
             return self._resume_at_ms - now_ms
-        instants = [self._renew_at_ms, *(each.due_ms for each in self._postponed[:1])]
+        instants = [self._renew_at_ms, self._count_at_ms, *(each.due_ms for each in self._postponed[:1])]
         if self._wanted > 0:
             instants.append(self._poll_at_ms)
         return max(0, min(instants) - now_ms)

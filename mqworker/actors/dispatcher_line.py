@@ -7,6 +7,7 @@ thread (dispatcher_clerk.py), speaks with the queue, and only numbers and record
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from mqworker.actors.actor import Watched
@@ -22,7 +23,7 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.settlement import Bury, Crash, Failure, Retry, Settlement
 from mqworker.model.settlement_parts import parts_of
-from mqworker.queues.catalogue import Model, from_plain, open_queue
+from mqworker.queues.catalogue import Model, from_plain, open_queue, public_facts
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.store import Store
 
@@ -77,7 +78,12 @@ class ModelLine(DispatchedQueue):
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
-        return {"model": self.model.title, "held": self.clerk.held, "trouble": self.clerk.trouble}
+        return {
+            **public_facts(self.model),
+            "held": self.clerk.held,
+            "counts": dict(self.clerk.counts),
+            "trouble": self.clerk.trouble,
+        }
 
 
 class ModelLines:
@@ -116,15 +122,17 @@ class ModelLines:
         if line is None:
             self._bell = self._bell or Bell()
             model = from_plain(plain)
+            store = cache(self._open_store)  # one, however often a queue that is away is opened
             clerk = Clerk(
                 model,
-                lambda: open_queue(name, model, self._open_store(), self._options.namespace),
+                lambda: open_queue(name, model, store(), self._options.namespace),
                 fences=self._fences,
                 ring=self._bell.ring,
                 max_crashes=self._max_crashes,
                 clock=self._clock,
                 log=self._log.bind(queue=name, model=model.title),
             )
+            clerk.start()
             line = ModelLine(QueueName(name), self._consumer, self._options, model, clerk)
             self._line_by_name[name] = line
         return line

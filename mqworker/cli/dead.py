@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mqworker.cli.body_view import body_lines
+from mqworker.cli.graveyards import Graveyard, graveyards
 from mqworker.cli.job import echo_facts, record_lines
 from mqworker.cli.site import QUEUE, REDIS_URL, Site, Target, confirm
 from mqworker.cli.table import Cell, Column, table
@@ -13,15 +14,13 @@ from mqworker.cli.wording import counted, duration, escaped, moment, safe, short
 from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import message_id
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_trace import read_letter
 from mqworker.redaction import masked_text
 
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
 ONE_QUEUE = click.option("-q", "--queue", "queue", required=True, help="Queue whose dead letters are meant.")
 
 _COLUMNS = (
-    Column("id", "<"),
+    Column("id", "<", is_whole=True),
     Column("queue", "<"),
     Column("task", "<"),
     Column("dead for"),
@@ -50,10 +49,10 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
     with target.open() as site:
         now_ms = site.now_ms()
         letters, total = [], 0
-        for each in site.queues(queue):
-            count = each.counts().dead
+        for each in graveyards(site, queue):
+            count = each.count()
             total += count
-            newest = each.dead_letters(max(0, count - limit), limit) if count else []
+            newest = each.letters(max(0, count - limit), limit) if count else []
             letters += [(each.name, letter) for letter in reversed(newest)]
     if not letters:
         click.echo("no dead letters")
@@ -72,10 +71,15 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
 def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
     """Show why one was given up, with the traceback."""
     with target.open() as site:
-        work, letter = _find(site, id_, queue)
+        graves, letter = _find(site, id_, queue)
         now_ms = site.now_ms()
     since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
-    lines = [("id", letter.id), ("queue", work.name), ("dead since", since), ("reason", safe(letter.reason))]
+    lines = [
+        ("id", letter.id),
+        ("queue", graves.name),
+        ("dead since", since),
+        ("reason", safe(letter.reason)),
+    ]
     if letter.error:
         lines.append(("error", safe(f"{letter.error}: {letter.error_message}")))
     lines += [(safe(name), safe(str(text))) for name, text in letter.evidence.items()]
@@ -100,14 +104,13 @@ def retry(target: Target, ids: tuple[str, ...], queue: str | None, is_all: bool)
         raise click.UsageError("--all needs --queue, so that no other queue is meant by mistake")
     with target.open() as site:
         if queue is not None and is_all:
-            click.echo(
-                f"{counted(_revive_all(site.queue(queue)), 'dead letter')} of queue {queue} back in line"
-            )
+            (graves,) = graveyards(site, queue)
+            click.echo(f"{counted(_revive_all(graves), 'dead letter')} of queue {queue} back in line")
             return
         for id_ in ids:
-            work, letter = _find(site, id_, queue)
-            work.revive(letter.id)
-            click.echo(f"{letter.id} is back in line in queue {work.name}")
+            graves, letter = _find(site, id_, queue)
+            graves.revive([letter.id])
+            click.echo(f"{letter.id} is back in line in queue {graves.name}")
 
 
 @dead_command.command()
@@ -135,22 +138,22 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
     ]
 
 
-def _find(site: Site, id_: str, queue: str | None) -> tuple[WorkQueue, DeadLetter]:
+def _find(site: Site, id_: str, queue: str | None) -> tuple[Graveyard, DeadLetter]:
     wanted = message_id(id_)
-    for work in site.queues(queue):
-        letter = read_letter(work, wanted)
+    for graves in graveyards(site, queue):
+        letter = graves.find(wanted)
         if letter is not None:
-            return work, letter
+            return graves, letter
     where = f"in queue {queue}" if queue else "in any queue"
     raise MqworkerError(f"no dead letter {wanted} {where}; `mqworker job explain {wanted}` tells where it is")
 
 
-def _revive_all(work: WorkQueue) -> int:
+def _revive_all(graves: Graveyard) -> int:
     """Page by page from the front; one that cannot be read stays, and the next page begins behind it."""
     revived, unreadable = 0, 0
     while True:
-        letters = work.dead_letters(unreadable, _PAGE)
+        letters = graves.letters(unreadable, _PAGE)
         if not letters:
             return revived
-        back = len(work.revive(*(letter.id for letter in letters)))
+        back = graves.revive([letter.id for letter in letters])
         revived, unreadable = revived + back, unreadable + len(letters) - back

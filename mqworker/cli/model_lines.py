@@ -1,26 +1,82 @@
-"""Queues of other models on the status screen: what the nodes that consume them say."""
+"""Queues of other models than the work queue: what the nodes that consume them say of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from mqworker.cli.wording import safe
-from mqworker.model.view import SystemView
+from mqworker.errors import NotSupported
+from mqworker.model.view import NodeView, SystemView
+
+RSMQ = "RSMQ"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQueue:
+    """One such queue, by what each of its nodes says."""
+
+    name: str
+    facts_by_node: Mapping[str, Mapping[str, object]]
+
+    @property
+    def title(self) -> str:
+        """What its model is called."""
+        return str(self._any.get("model", "?"))
+
+    @property
+    def namespace(self) -> str:
+        """Of RSMQ: what its keys begin with."""
+        return str(self._any.get("namespace", "rsmq"))
+
+    @property
+    def counts(self) -> str:
+        """How many messages it holds, in the words of its model; empty while no node has counted."""
+        for facts in self.facts_by_node.values():
+            counts = facts.get("counts")
+            if isinstance(counts, Mapping) and counts:
+                return ", ".join(f"{_number(each):,} {safe(str(word))}" for word, each in counts.items())
+        return ""
+
+    @property
+    def nodes(self) -> list[str]:
+        """Each node, with what it holds and what is wrong there."""
+        return [
+            f"{safe(node)}, which holds {_number(facts.get('held')):,}"
+            + (f", in trouble: {safe(str(facts['trouble']))}" if facts.get("trouble") else "")
+            for node, facts in self.facts_by_node.items()
+        ]
+
+    def refusal(self) -> NotSupported:
+        """For what can be done with work queues only."""
+        ways = [f"`mqworker queue show {self.name}` tells what it holds"]
+        if self.title == RSMQ:
+            ways.append("`mqworker rsmq` has the commands of RSMQ")
+        return NotSupported(f"queue {self.name} is {self.title}, which has no such thing; {', '.join(ways)}")
+
+    @property
+    def _any(self) -> Mapping[str, object]:
+        return next(iter(self.facts_by_node.values()))
+
+
+def model_queues(nodes: Iterable[NodeView]) -> dict[str, ModelQueue]:
+    """All such queues that the nodes consume, by name."""
+    facts: dict[str, dict[str, Mapping[str, object]]] = {}
+    for node in nodes:
+        for name, told in node.models.items():
+            facts.setdefault(name, {})[node.name] = told
+    return {name: ModelQueue(name, facts[name]) for name in sorted(facts)}
 
 
 def model_lines(view: SystemView) -> list[str]:
-    """A line for each such queue and node; none where there is no such queue."""
+    """A line for each such queue; none where there is no such queue."""
     lines = []
-    for node in view.nodes:
-        for name, facts in sorted(node.models.items()):
-            trouble = f", in trouble: {safe(str(facts['trouble']))}" if facts.get("trouble") else ""
-            lines.append(
-                f"{safe(name)}  {safe(str(facts.get('model', '?')))}, consumed by {safe(node.name)}, "
-                f"which holds {_number(facts):,}{trouble}"
-            )
+    for queue in model_queues(view.nodes).values():
+        counts = f": {queue.counts}" if queue.counts else ""
+        nodes = "; ".join(queue.nodes)
+        lines.append(f"{safe(queue.name)}  {safe(queue.title)}{counts}; consumed by {nodes}")
     return lines
 
 
-def _number(facts: Mapping[str, object]) -> int:
-    held = facts.get("held")
-    return held if isinstance(held, int) else 0
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mqworker.cli.model_lines import ModelQueue
 from mqworker.cli.site import REDIS_URL, Site, Target, confirm
 from mqworker.cli.status_screen import queue_lines
 from mqworker.cli.terminal import terminal_width
@@ -39,11 +40,14 @@ def list_all(target: Target) -> None:
 def show(target: Target, name: str) -> None:
     """Show everything about one queue."""
     with target.open() as site:
+        others = site.model_queues()
+        if name in others and name not in site.queue_names():
+            _echo(_model_facts(others[name]))
+            return
         waits = recent_waits(site.queue(name))
         view = read_system(site.store, site.settings.namespace)
     queue = next(each for each in view.queues if each.name == name)
-    for label, text in [*_facts(queue, view), ("p95", _waited(waits))]:
-        click.echo(f"{label:<12}  {text}")
+    _echo([*_facts(queue, view), ("p95", _waited(waits))])
 
 
 @queue_command.command()
@@ -95,6 +99,20 @@ def purge(target: Target, name: str, is_yes: bool) -> None:  # noqa: FBT001 - ho
         queue = site.queue(name)
         confirm(f"Throw away {_waiting(site, name)} of queue {name}?", is_yes=is_yes)
         click.echo(f"{counted(queue.purge_waiting(), 'message')} of queue {name} thrown away")
+
+
+def _echo(facts: list[tuple[str, str]]) -> None:
+    for label, text in facts:
+        click.echo(f"{label:<12}  {text}")
+
+
+def _model_facts(queue: ModelQueue) -> list[tuple[str, str]]:
+    return [
+        ("queue", queue.name),
+        ("model", safe(queue.title)),
+        ("messages", queue.counts or "not counted yet"),
+        *(("consumed by", node) for node in queue.nodes),
+    ]
 
 
 def _waiting(site: Site, name: str) -> str:

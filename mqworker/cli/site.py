@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from mqworker.cli.connect import connect
+from mqworker.cli.model_lines import ModelQueue, model_queues
 from mqworker.cli.wording import duration
 from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.model.names import MessageId, message_id, queue_name
@@ -18,7 +19,7 @@ from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.queues.work_trace import Trace, trace
 from mqworker.settings import Settings, load_settings
 from mqworker.store.script import RawReply
-from mqworker.store.snapshots import read_queue_names
+from mqworker.store.snapshots import read_nodes, read_queue_names
 from mqworker.store.store import Store
 
 REDIS_URL = click.option(
@@ -40,12 +41,19 @@ class Site:
         return [name for name in names if _is_queue_name(name)]
 
     def queue(self, name: str) -> WorkQueue:
-        """The queue of this name; raises UnknownQueue with the names that come close."""
+        """The work queue of this name; raises UnknownQueue with the names that come close."""
         queue_name(name)
         known = self.queue_names()
-        if name not in known:
-            raise UnknownQueue(f"there is no queue {name!r}; {_hint(name, known)}")
-        return self._open(name)
+        if name in known:
+            return self._open(name)
+        others = self.model_queues()
+        if name in others:
+            raise others[name].refusal()
+        raise UnknownQueue(f"there is no queue {name!r}; {_hint(name, [*known, *others])}")
+
+    def model_queues(self) -> dict[str, ModelQueue]:
+        """Queues of other models, by name, that a node consumes: nobody else tells of them."""
+        return model_queues(read_nodes(self.store, self.settings.namespace))
 
     def queues(self, name: str | None) -> list[WorkQueue]:
         """That queue, or all of them."""

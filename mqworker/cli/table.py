@@ -28,13 +28,15 @@ class Column:
 
     heading: str
     side: str = ">"
+    is_whole: bool = False
+    """Whether its cells are never cut: half an id is of no use."""
 
 
 Row = Sequence[Cell | str]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], *, width: int, indent: str = "") -> list[str]:
-    """The lines of a table. Where it is too wide the last column is cut, then the first."""
+    """The lines of a table. Where it is too wide the last column is cut, then the first, if it may be."""
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     widths = [
         max(len(column.heading), *(len(row[i].text) for row in cells), 0) for i, column in enumerate(columns)
@@ -47,7 +49,7 @@ def table(columns: Sequence[Column], rows: Sequence[Row], *, width: int, indent:
 def _squeeze(widths: list[int], columns: Sequence[Column], room: int) -> None:
     for position in (len(widths) - 1, 0):
         excess = sum(widths) - room
-        if excess > 0 and columns[position].side == "<":
+        if excess > 0 and columns[position].side == "<" and not columns[position].is_whole:
             least = max(_SHORTEST_FIRST, len(columns[position].heading))
             widths[position] = max(least, widths[position] - excess)
 

@@ -198,6 +198,12 @@ def from_plain(plain: dict[str, Any]) -> Model:
     return _KIND_BY_NAME[plain["kind"]](**fields)
 
 
+def public_facts(model: Model) -> dict[str, str]:
+    """What everybody may know of it: a node shows this to whoever asks. No URL, for its password."""
+    namespace = {"namespace": model.namespace} if isinstance(model, Rsmq) else {}
+    return {"model": model.title, **namespace}
+
+
 def _check_flag(argument: str, value: object) -> None:
     if not isinstance(value, bool):
         raise InvalidArgument(f"{argument} is {shown(value)}; accepted are True and False")

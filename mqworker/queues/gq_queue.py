@@ -63,6 +63,10 @@ class GqQueue:
         """A message by its number, as it is stored; None when there is none, or none any more."""
         return self._store.find(int(message)) if message.isdecimal() else None
 
+    def counts(self) -> dict[str, int]:
+        """How many messages are stored, by status."""
+        return {str(status): count for status, count in self._store.counts().items()}
+
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """Take up to `count` messages of the own partition; `lease_ms` means nothing here."""
         whole_number("count", count, least=1, most=LARGEST_BATCH)

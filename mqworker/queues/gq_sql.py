@@ -1,8 +1,8 @@
 """gq on a SQL database, through SQLAlchemy Core: SQLite, PostgreSQL, MySQL and MariaDB.
 
-Every statement of the protocol is one transaction, on the database's clock. A claim is an UPDATE that repeats
-its condition and a second look at what it changed, so that it is right on every database; where rows can be
-locked, those that somebody else is taking are passed over.
+Every statement of the protocol is one transaction, on the database's clock, begun anew after a deadlock. A
+claim is an UPDATE that repeats its condition and a second look at what it changed, so that it is right on
+every database; where rows can be locked, those that somebody else is taking are passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from mqworker.errors import InvalidArgument
@@ -28,11 +28,14 @@ from mqworker.model.gq import (
 )
 from mqworker.model.names import shown
 from mqworker.queues.gq_sql_engine import (
+    at_read_committed,
+    check_server,
     database_now,
     failures_as_ours,
+    for_reading,
     open_engine,
     read_now_ms,
-    transaction,
+    transact,
 )
 from mqworker.queues.gq_sql_messages import GqSqlMessages
 from mqworker.queues.gq_sql_push import GqSqlPush
@@ -46,11 +49,13 @@ class GqSql:
     def __init__(self, name: str, database: str | Engine) -> None:
         self._is_own = isinstance(database, str)
         self._tables = GqTables.of(name)
-        self._engine = open_engine(database) if isinstance(database, str) else database
+        self._engine = open_engine(database) if isinstance(database, str) else at_read_committed(database)
+        self._reader = for_reading(self._engine)
         self._now = database_now(self._engine)
         self._messages = GqSqlMessages(self._tables.messages)
         self._push = GqSqlPush(self._tables.messages, self._now)
         try:
+            check_server(self._engine)
             with failures_as_ours():
                 self._tables.ensure(self._engine)
         except BaseException:
@@ -65,9 +70,11 @@ class GqSql:
         def push() -> list[int]:
             nonlocal tries
             tries += 1
-            with transaction(self._engine) as connection:
-                before = self._push.pushed(connection, token) if tries > 1 else []
-                return before or self._push.insert(connection, messages, token)
+            return transact(self._engine, insert_once, is_repeated=tries > 1)
+
+        def insert_once(connection: Connection, *, is_repeated: bool) -> list[int]:
+            before = self._push.pushed(connection, token) if is_repeated else []
+            return before or self._push.insert(connection, messages, token)
 
         return push
 
@@ -84,113 +91,132 @@ class GqSql:
 
     def register(self, consumer: str) -> None:
         """Put a consumer at the end of the order of birth; a repeated call changes nothing."""
-        table = self._tables.consumers
-        with transaction(self._engine) as connection:
-            known = select(table.c.uuid).where(table.c.uuid == consumer)
-            if connection.execute(known).first() is None:
-                connection.execute(insert(table).values(uuid=consumer, last_beat_at_ms=self._now))
+        transact(self._engine, self._register, consumer)
 
     def beat(self, consumer: str, liveness: GqLiveness) -> bool:
         """A sign of life; False when the consumer was given up before."""
-        with transaction(self._engine) as connection:
-            return self._beat(connection, consumer, liveness, read_now_ms(connection, self._now))
+        return transact(self._engine, self._beat, consumer, liveness)
 
     def prune(self, liveness: GqLiveness, terms: GqTerms) -> list[str]:
         """Delete dead consumers, fail what expired, drop what was kept long enough; who was deleted."""
-        table = self._tables.consumers
-        with transaction(self._engine) as connection:
-            now_ms = read_now_ms(connection, self._now)
-            is_dead = table.c.last_beat_at_ms <= now_ms - liveness.dead_after_ms
-            # Locked: two that prune at once must not both reclaim, nor delete one that beats meanwhile.
-            dead = list(connection.execute(select(table.c.uuid).where(is_dead).with_for_update()).scalars())
-            if dead:
-                connection.execute(delete(table).where(table.c.uuid.in_(dead)))
-            if dead and terms.reclaim_dead:
-                self._messages.reclaim_from(connection, dead, terms, now_ms)
-            if terms.is_at_most_once:
-                self._messages.fail_expired(connection, terms, now_ms)
-            self._messages.purge(connection, terms.retention, now_ms)
-            return dead
+        return transact(self._engine, self._prune, liveness, terms)
 
     def leave(self, consumer: str) -> None:
         """Delete a consumer's record."""
         table = self._tables.consumers
-        with transaction(self._engine) as connection:
-            connection.execute(delete(table).where(table.c.uuid == consumer))
+        transact(self._engine, Connection.execute, delete(table).where(table.c.uuid == consumer))
 
     def view(self, consumer: str, liveness: GqLiveness) -> GqView:
         """The consumer's place among the active."""
-        with transaction(self._engine) as connection:
-            return self._view(connection, consumer, liveness, read_now_ms(connection, self._now))
+        return transact(self._engine, self._view, consumer, liveness)
 
     def pop(self, claim: GqClaim, count: int, liveness: GqLiveness, terms: GqTerms) -> list[GqMessage]:
         """Confirm life, select and claim, in one transaction."""
-        with transaction(self._engine) as connection:
-            before = self._messages.taken_by(connection, claim) if claim.is_repeated else []
-            if before:
-                return before
-            now_ms = read_now_ms(connection, self._now)
-            if not self._beat(connection, claim.consumer, liveness, now_ms):
-                raise _not_registered(claim.consumer)
-            view = self._view(connection, claim.consumer, liveness, now_ms)
-            if terms.is_at_most_once:
-                self._messages.fail_expired(connection, terms, now_ms)
-            ids = self._messages.select_own(connection, view, count, terms, now_ms)
-            if not ids and terms.steal_after_ms is not None:
-                ids = self._messages.select_waiting(connection, count, terms, now_ms)
-            return self._messages.take(connection, claim, ids, terms, now_ms)
+        return transact(self._engine, self._pop, claim, count, liveness, terms)
 
     def select(self, view: GqView, count: int, terms: GqTerms) -> list[int]:
         """Ids that a consumer with this view would claim."""
-        with transaction(self._engine) as connection:
-            now_ms = read_now_ms(connection, self._now)
-            return self._messages.select_own(connection, view, count, terms, now_ms)
+        return transact(self._engine, self._select, view, count, terms)
 
     def claim(
         self, claim: GqClaim, ids: Sequence[int], liveness: GqLiveness, terms: GqTerms
     ) -> list[GqMessage]:
         """Take those that nobody took meanwhile."""
-        with transaction(self._engine) as connection:
-            now_ms = read_now_ms(connection, self._now)
-            self._view(connection, claim.consumer, liveness, now_ms)
-            return self._messages.take(connection, claim, ids, terms, now_ms)
+        return transact(self._engine, self._claim, claim, ids, liveness, terms)
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
         """Write results; the ids of messages that were lost to somebody else."""
-        with transaction(self._engine) as connection:
-            now_ms = read_now_ms(connection, self._now)
-            return self._messages.settle(connection, results, terms, now_ms)
+        return transact(self._engine, self._settle, results, terms)
 
     def find(self, message: int) -> GqRecord | None:
         """A message as it is stored."""
-        with transaction(self._engine) as connection:
-            return self._messages.find(connection, message)
+        return transact(self._reader, self._messages.find, message)
 
     def counts(self) -> Mapping[GqStatus, int]:
         """How many messages are stored in each status."""
-        table = self._tables.messages
-        with transaction(self._engine) as connection:
-            rows = connection.execute(select(table.c.status, func.count()).group_by(table.c.status)).all()
-        found = {GqStatus(status): int(number) for status, number in rows}
-        return {status: found.get(status, 0) for status in GqStatus}
+        return transact(self._reader, self._messages.counts)
 
     def consumers(self) -> list[GqConsumerRecord]:
         """All records of consumers, in the order of birth."""
-        with transaction(self._engine) as connection:
-            return self._consumers(connection)
+        return transact(self._reader, self._consumers)
 
     def close(self) -> None:
         """Close the connections, if the engine was opened here."""
         if self._is_own:
             self._engine.dispose()
 
-    def _beat(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> bool:
+    # Each inside a transaction
+
+    def _register(self, connection: Connection, consumer: str) -> None:
+        table = self._tables.consumers
+        known = select(table.c.uuid).where(table.c.uuid == consumer)
+        if connection.execute(known).first() is None:
+            connection.execute(insert(table).values(uuid=consumer, last_beat_at_ms=self._now))
+
+    def _beat(self, connection: Connection, consumer: str, liveness: GqLiveness) -> bool:
+        return self._beat_at(connection, consumer, liveness, read_now_ms(connection, self._now))
+
+    def _prune(self, connection: Connection, liveness: GqLiveness, terms: GqTerms) -> list[str]:
+        table = self._tables.consumers
+        now_ms = read_now_ms(connection, self._now)
+        is_dead = table.c.last_beat_at_ms <= now_ms - liveness.dead_after_ms
+        # Locked: two that prune at once must not both reclaim, nor delete one that beats meanwhile.
+        dead = list(connection.execute(select(table.c.uuid).where(is_dead).with_for_update()).scalars())
+        if dead:
+            connection.execute(delete(table).where(table.c.uuid.in_(dead)))
+        if dead and terms.reclaim_dead:
+            self._messages.reclaim_from(connection, dead, terms, now_ms)
+        if terms.is_at_most_once:
+            self._messages.fail_expired(connection, terms, now_ms)
+        self._messages.purge(connection, terms.retention, now_ms)
+        return dead
+
+    def _view(self, connection: Connection, consumer: str, liveness: GqLiveness) -> GqView:
+        return self._view_at(connection, consumer, liveness, read_now_ms(connection, self._now))
+
+    def _pop(
+        self, connection: Connection, claim: GqClaim, count: int, liveness: GqLiveness, terms: GqTerms
+    ) -> list[GqMessage]:
+        before = self._messages.taken_by(connection, claim) if claim.is_repeated else []
+        if before:
+            return before
+        now_ms = read_now_ms(connection, self._now)
+        if not self._beat_at(connection, claim.consumer, liveness, now_ms):
+            raise _not_registered(claim.consumer)
+        view = self._view_at(connection, claim.consumer, liveness, now_ms)
+        if terms.is_at_most_once:
+            self._messages.fail_expired(connection, terms, now_ms)
+        ids = self._messages.select_own(connection, view, count, terms, now_ms)
+        if not ids and terms.steal_after_ms is not None:
+            ids = self._messages.select_waiting(connection, count, terms, now_ms)
+        return self._messages.take(connection, claim, ids, terms, now_ms)
+
+    def _select(self, connection: Connection, view: GqView, count: int, terms: GqTerms) -> list[int]:
+        now_ms = read_now_ms(connection, self._now)
+        return self._messages.select_own(connection, view, count, terms, now_ms)
+
+    def _claim(
+        self,
+        connection: Connection,
+        claim: GqClaim,
+        ids: Sequence[int],
+        liveness: GqLiveness,
+        terms: GqTerms,
+    ) -> list[GqMessage]:
+        now_ms = read_now_ms(connection, self._now)
+        self._view_at(connection, claim.consumer, liveness, now_ms)
+        return self._messages.take(connection, claim, ids, terms, now_ms)
+
+    def _settle(self, connection: Connection, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
+        return self._messages.settle(connection, results, terms, read_now_ms(connection, self._now))
+
+    def _beat_at(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> bool:
         table = self._tables.consumers
         is_alive = table.c.last_beat_at_ms > now_ms - liveness.dead_after_ms
         mine = update(table).where(table.c.uuid == consumer, is_alive).values(last_beat_at_ms=now_ms)
         return connection.execute(mine).rowcount == 1
 
-    def _view(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> GqView:
+    def _view_at(self, connection: Connection, consumer: str, liveness: GqLiveness, now_ms: int) -> GqView:
         view = view_of(self._consumers(connection), consumer, liveness, now_ms)
         if view is None:
             raise _not_registered(consumer)

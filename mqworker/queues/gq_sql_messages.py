@@ -164,6 +164,13 @@ class GqSqlMessages:
             row.reason,
         )
 
+    def counts(self, connection: Connection) -> dict[GqStatus, int]:
+        """How many messages are stored in each status."""
+        status = self._table.c.status
+        rows = connection.execute(select(status, func.count()).group_by(status)).all()
+        found = {GqStatus(name): int(number) for name, number in rows}
+        return {each: found.get(each, 0) for each in GqStatus}
+
     def _oldest(self, connection: Connection, condition: ColumnElement[bool], count: int) -> list[int]:
         wanted = select(self._table.c.id).where(condition).order_by(self._table.c.id).limit(count)
         return list(connection.execute(_locked(wanted)).scalars())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -27,6 +28,13 @@ from mqworker.model.gq import GqStatus, sql_queue_name
 SCHEMA_VERSION = 1
 
 _BIG_ID = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts up in INTEGER columns only
+_RACES = 10  # lost at the most: there are five things to make
+# Transactions and exact comparison, whatever the database has by default.
+_IN_MYSQL: dict[str, Any] = {
+    f"{dialect}_{option}": value
+    for dialect in ("mysql", "mariadb")
+    for option, value in {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}.items()
+}
 _BLOB_BYTES = 2**24 - 1  # for MySQL, whose plain BLOB ends at 64 KiB
 
 
@@ -69,16 +77,22 @@ class GqTables:
             return None
 
     def _make(self, engine: Engine) -> None:
-        try:
-            with engine.begin() as connection:
-                self._make_within(connection)
-        except (IntegrityError, OperationalError, ProgrammingError):
-            # Another process may have made them in the same moment; if not, this raises again.
-            with engine.begin() as connection:
-                self._make_within(connection)
+        for is_last in (False,) * _RACES + (True,):
+            try:
+                with engine.begin() as connection:
+                    self._make_within(connection)
+            except (IntegrityError, OperationalError, ProgrammingError):
+                # Another process may have made one of them in the same moment.
+                if is_last:
+                    raise
+            else:
+                return
 
     def _make_within(self, connection: Connection) -> None:
         self.messages.metadata.create_all(connection)
+        # MySQL commits after each: whoever was killed in between has left tables without their indexes.
+        for index in self.messages.indexes:
+            index.create(connection, checkfirst=True)
         wanted = select(self.versions.c.version).where(self.versions.c.queue == self.queue)
         if connection.execute(wanted).first() is None:
             connection.execute(insert(self.versions).values(queue=self.queue, version=SCHEMA_VERSION))
@@ -105,6 +119,7 @@ def _messages(queue: str, metadata: MetaData) -> Table:
         Index(f"gq_{queue}_by_status", "status", "id"),
         Index(f"gq_{queue}_by_deadline", "status", "deadline_at_ms"),
         sqlite_autoincrement=True,  # an id is never used twice, also after a purge
+        **_IN_MYSQL,
     )
 
 
@@ -116,6 +131,7 @@ def _consumers(queue: str, metadata: MetaData) -> Table:
         Column("uuid", String(36), nullable=False, unique=True),
         Column("last_beat_at_ms", BigInteger, nullable=False),
         sqlite_autoincrement=True,
+        **_IN_MYSQL,
     )
 
 
@@ -125,4 +141,5 @@ def _versions(metadata: MetaData) -> Table:
         metadata,
         Column("queue", String(40), primary_key=True),
         Column("version", Integer, nullable=False),
+        **_IN_MYSQL,
     )

@@ -110,6 +110,14 @@ class RsmqQueue:
         """Where the message with this id of RSMQ is."""
         return self.store.follow(self._steps.find(message))
 
+    def counts(self) -> dict[str, int]:
+        """How many messages can be received, are hidden (delayed ones too), and are dead letters."""
+        return self.store.follow(self._steps.counts())
+
+    def burial(self, message: str) -> RsmqBurial | None:
+        """One of those that were given up; None when it is none."""
+        return self.store.follow(self._steps.burial(message))
+
     def burials(self, start: int = 0, count: int = 100) -> list[RsmqBurial]:
         """What was given up, the oldest first."""
         return self.store.follow(self._steps.burials(start, count))
@@ -211,6 +219,27 @@ class RsmqQueueSteps:
         if float(visible_at_ms) <= int(time[0]) * 1000 + int(time[1]) // 1000:
             return RsmqState.VISIBLE
         return RsmqState.HIDDEN if received else RsmqState.DELAYED
+
+    def counts(self) -> Procedure[dict[str, int]]:
+        """Look at the keys, in two round trips; a queue that does not exist holds nothing."""
+        line, (_, _, buried_key) = self._keys.line, self._keys.dead
+        time, messages, dead = yield Read((("TIME",), ("ZCARD", line), ("ZCARD", buried_key)), line)
+        now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+        (hidden,) = yield Read((("ZCOUNT", line, f"({now_ms}", "+inf"),), line)
+        return {"visible": max(0, messages - hidden), "hidden": hidden, "dead": dead}
+
+    def burial(self, message: str) -> Procedure[RsmqBurial | None]:
+        """One dead letter."""
+        messages_key, letters_key, buried_key = self._keys.dead
+        parts = yield Read(
+            (
+                ("HGET", messages_key, message),
+                ("ZSCORE", buried_key, message),
+                ("HGET", letters_key, message),
+            ),
+            self._keys.line,
+        )
+        return None if parts[0] is None or parts[1] is None else _burial(message.encode(), *parts)
 
     def burials(self, start: int, count: int) -> Procedure[list[RsmqBurial]]:
         """Dead letters with their reasons, read in two round trips."""

@@ -71,6 +71,7 @@ class RsmqSteps:
         self, queue: str, messages: Sequence[bytes | str], delay: int | None
     ) -> Procedure[list[str]]:
         """Send messages, a batch at a time."""
+        accept.queue_name(queue)
         due = "" if delay is None else f"+{accept.seconds('delay', delay) * 1000}"
         outgoing = [OutgoingMessage(accept.message_bytes(message), due) for message in messages]
         return (yield from self.send_outgoing(queue, outgoing))
@@ -85,9 +86,10 @@ class RsmqSteps:
 
     def receive_messages(self, queue: str, count: int, vt: int | None) -> Procedure[list[RsmqMessage]]:
         """Receive up to `count`."""
+        accept.queue_name(queue)
         whole_number("count", count, least=1, most=LARGEST_BATCH)
         hidden_ms = None if vt is None else accept.seconds("vt", vt) * 1000
-        received: list[RsmqMessage] = yield self.calls.receive(accept.queue_name(queue), count, hidden_ms)
+        received: list[RsmqMessage] = yield self.calls.receive(queue, count, hidden_ms)
         return received
 
     def receive_message(self, queue: str, vt: int | None) -> Procedure[RsmqMessage | None]:

@@ -77,6 +77,12 @@ def read_queue_names(store: Reader, namespace: str) -> list[str]:
     return _names(store.read([("SMEMBERS", registry)], registry)[0])
 
 
+def read_nodes(store: Reader, namespace: str) -> tuple[NodeView, ...]:
+    """All nodes that beat."""
+    registry = nodes_key(namespace)
+    return _read_nodes(store, namespace, _names(store.read([("SMEMBERS", registry)], registry)[0]))
+
+
 def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[QueueView]:
     """These queues, on a single server in one round trip."""
     calls = [survey(WorkQueueKeys.of(namespace, QueueName(name))) for name in names]

@@ -1,4 +1,4 @@
-"""Runs every test of this folder on each store that gq knows: Redis, SQLite and PostgreSQL."""
+"""Runs every test of this folder on each store that gq knows: Redis, SQLite, PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def database(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -
     opened.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def sql_database(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Database]:
     """Each SQL database in turn, for what only these offer."""
     try:

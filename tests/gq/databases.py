@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from sqlalchemy import Engine, Update, create_engine, update
 from mqworker.queues.gq import GqClient
 from mqworker.queues.gq_sql import GqSql
 from tests.support.messages import new_id, open_store
+from tests.support.real_mariadb import RealMariadb, mariadb_missing
 from tests.support.real_postgres import RealPostgres, postgres_folder
 from tests.support.real_server import RealServer
 
@@ -60,10 +60,7 @@ class Servers:
             case "postgresql":
                 return SqlDatabase(self.postgres.new_database(), "q")
             case _:
-                found = shutil.which("mariadbd") or shutil.which("mysqld")
-                raise MissingServer(
-                    f"no tests for {found} yet" if found else "MariaDB: no mariadbd or mysqld on the PATH"
-                )
+                return SqlDatabase(self.mariadb.new_database(), "q")
 
     @cached_property
     def redis(self) -> RealServer:
@@ -74,6 +71,12 @@ class Servers:
         if postgres_folder() is None:
             raise MissingServer("PostgreSQL: no initdb on the PATH or below /usr/lib/postgresql")
         return self.running.enter_context(RealPostgres())
+
+    @cached_property
+    def mariadb(self) -> RealMariadb:
+        if mariadb_missing():
+            raise MissingServer(mariadb_missing())
+        return self.running.enter_context(RealMariadb())
 
 
 class RedisDatabase:

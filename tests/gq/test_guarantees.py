@@ -380,3 +380,24 @@ def test_ended_messages_are_kept_within_bounds(
 
     assert [id_ for id_ in range(1, 7) if client.find(id_)] == kept
     assert client.counts()[GqStatus.PROCESSED] == len(kept)
+
+
+def test_after_the_clock_was_set_back_nothing_is_lost_and_nothing_given_up_early(
+    database: Database, client: GqClient
+) -> None:
+    push_with_an_hour(client)
+    push(client)
+    one, other = client.consumer(reclaim_dead=True), client.consumer(reclaim_dead=True)
+    (held, *_), _ = one.pop(), other.register()
+    for id_ in (1, 2):
+        database.age(id_, -HOUR_MS)  # everything was written an hour from now
+    for consumer in (one, other):
+        database.silence(consumer.uuid, -HOUR_MS)
+
+    other.heartbeat()
+    stolen = other.pop()
+    lost = one.settle([GqResult(held, is_ok=True)])
+
+    assert (ids([held]), stolen, lost) == ([1], [], [])
+    assert status(client) is GqStatus.PROCESSED
+    assert len(client.consumers()) == 2

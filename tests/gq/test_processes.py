@@ -70,11 +70,9 @@ def push(client: GqClient, count: int) -> None:
             producer.push(b"%d" % number)
 
 
-def test_eight_processes_process_each_message_exactly_once(
-    database: Database, client: GqClient, crew: Crew
-) -> None:
+def test_eight_processes_process_each_message_exactly_once(client: GqClient, crew: Crew) -> None:
     """Q08."""
-    count = 10_000 if isinstance(database, RedisDatabase) else 2_000
+    count = 10_000
     for _ in range(8):
         crew.start()
     wait_until(lambda: len(client.consumers()) == 8, "all registered", DEADLINE_S)

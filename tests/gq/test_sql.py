@@ -1,4 +1,4 @@
-"""What only SQL offers: enqueueing in the caller's transaction, versioned tables, connections that die."""
+"""What only SQL offers: enqueueing in the caller's transaction, versioned tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, event, select, text
-from sqlalchemy.dialects import mysql
-from sqlalchemy.schema import CreateTable
+from sqlalchemy import create_engine, inspect, text
 
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreUnavailable
-from mqworker.model.gq import GqStatus
 from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_sql_messages import _locked
-from mqworker.queues.gq_sql_tables import GqTables
-from tests.gq.databases import MissingServer, Servers, SqlDatabase
+from tests.gq.databases import Servers, SqlDatabase
 
 
 @pytest.fixture
@@ -36,8 +31,7 @@ def test_a_push_in_a_transaction_is_visible_at_its_commit(
         connection.execute(text("CREATE TABLE orders (number INTEGER)"))
         connection.execute(text("INSERT INTO orders VALUES (7)"))
         ids = client.producer(push_batch=100).push(b"order 7", connection=connection)
-        if connection.dialect.name == "postgresql":  # SQLite lets nobody else in meanwhile
-            assert stored(client) == 0
+        assert (stored(client), client.find(1)) == (0, None)
 
     assert ids == [1]
     assert [message.payload for message in client.consumer().pop()] == [b"order 7"]
@@ -87,6 +81,29 @@ def test_queues_of_one_database_do_not_meet(sql_database: SqlDatabase, client: G
     assert (stored(client), stored(other)) == (0, 1)
     assert client.producer().push(b"y") == [1]
     other.close()
+
+
+def test_a_batch_longer_than_a_statement_may_be_is_pushed_whole(client: GqClient) -> None:
+    payloads = [bytes([number]) * 1_000_000 for number in range(20)]
+    with client.producer(push_batch=20, linger_ms=None) as producer:
+        for payload in payloads[:-1]:
+            producer.push(payload)
+        ids = producer.push(payloads[-1])
+
+    assert ids == list(range(1, 21))
+    assert [message.payload for message in client.consumer(pop_batch=20).pop()] == payloads
+
+
+def test_tables_that_a_killed_process_left_half_made_are_completed(sql_database: SqlDatabase) -> None:
+    made = inspect(sql_database.engine).get_indexes("gq_q_messages")
+    with sql_database.engine.begin() as connection:
+        where = " ON gq_q_messages" if connection.dialect.name == "mysql" else ""
+        connection.execute(text(f"DROP INDEX gq_q_by_deadline{where}"))
+        connection.execute(text("DELETE FROM gq_schema"))
+
+    sql_database.another_client()
+
+    assert inspect(sql_database.engine).get_indexes("gq_q_messages") == made
 
 
 def test_tables_of_another_version_are_refused(sql_database: SqlDatabase) -> None:
@@ -150,84 +167,6 @@ def test_a_locked_sqlite_file_is_unavailable_and_the_batch_is_kept(tmp_path: Pat
     assert producer.flush() == [1]
     impatient.dispose()
     other.dispose()
-
-
-def test_a_connection_killed_in_the_middle_of_a_batch_loses_nothing(servers: Servers, tmp_path: Path) -> None:
-    try:
-        database = servers.open("postgresql", tmp_path)
-    except MissingServer as missing:
-        pytest.skip(str(missing))
-    assert isinstance(database, SqlDatabase)
-    kill = text(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        " AND datname = current_database()"
-    )
-    engine = create_engine(database.url)
-    client = GqClient.on_sql("q", engine)
-    with client.producer(push_batch=20) as producer:
-        for number in range(20):
-            producer.push(b"%d" % number)
-    seen: list[bytes] = []
-    consumer = client.consumer(seen.append)
-    to_strike = ["UPDATE gq_q_messages", "UPDATE gq_q_messages", "UPDATE gq_q_consumers"]
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def strike(_c: object, _u: object, statement: str, *_rest: object) -> None:
-        if to_strike and statement.startswith(to_strike[0]):
-            to_strike.pop(0)
-            with database.engine.begin() as administrator:
-                administrator.execute(kill)
-
-    outages = 0
-    while client.counts()[GqStatus.PROCESSED] < 20:
-        try:
-            consumer.run_once()
-        except StoreUnavailable:
-            outages += 1
-
-    assert outages == 3
-    assert seen == [b"%d" % number for number in range(20)]
-    engine.dispose()
-    database.close()
-
-
-def test_a_commit_whose_answer_was_lost_pushes_once(servers: Servers, tmp_path: Path) -> None:
-    try:
-        database = servers.open("postgresql", tmp_path)
-    except MissingServer as missing:
-        pytest.skip(str(missing))
-    assert isinstance(database, SqlDatabase)
-    engine = create_engine(database.url)
-    client = GqClient.on_sql("q", engine)
-    is_struck = []
-
-    @event.listens_for(engine, "commit")
-    def strike(connection: object) -> None:
-        if not is_struck:
-            is_struck.append(True)
-            connection.connection.dbapi_connection.commit()  # type: ignore[attr-defined]
-            connection.connection.dbapi_connection.close()  # type: ignore[attr-defined]
-
-    producer = client.producer()
-    with pytest.raises(StoreUnavailable):
-        producer.push(b"once")
-    ids = producer.flush()
-
-    assert (ids, stored(client)) == ([1], 1)
-    engine.dispose()
-    database.close()
-
-
-def test_the_tables_and_the_lock_of_a_claim_have_words_in_mysql() -> None:
-    """All that can be shown without a server: no statement needs what MySQL and MariaDB do not have."""
-    tables = GqTables.of("q")
-    dialect = mysql.dialect()
-
-    made = str(CreateTable(tables.messages).compile(dialect=dialect))
-    locked = str(_locked(select(tables.messages.c.id)).compile(dialect=dialect))
-
-    assert "BIGINT NOT NULL AUTO_INCREMENT" in made
-    assert locked.endswith("FOR UPDATE SKIP LOCKED")
 
 
 def test_redis_needs_no_sqlalchemy() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqworker.errors import InvalidArgument
+from mqworker.errors import InvalidArgument, UnknownQueue
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack, Bury, Failure, Release, Retry
 from mqworker.queues.rsmq import Rsmq
@@ -102,6 +102,41 @@ def test_a_queue_that_another_client_deleted_is_made_again(queue: RsmqQueue, rsm
     queue.enqueue(a_message(b"after"))
 
     assert bodies(queue.claim()) == [b"after"]
+
+
+def test_a_queue_that_another_client_left_half_made_loses_nothing_that_we_hold_and_is_completed(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.enqueue(*some_messages(3))
+    done, returned = queue.claim(2)
+    raw.hdel(f"rsmq:{Q}:Q", "vt", "maxsize")
+
+    kept = queue.extend(done, returned)
+    lost = queue.settle(Ack(done), Release(returned))
+    with pytest.raises(UnknownQueue):
+        rsmq.receive_message(Q)
+    claimed = queue.claim(5)
+
+    assert (kept, lost, len(claimed)) == ([], [], 2)
+    assert rsmq.get_queue_attributes(Q).vt == 60
+
+
+def test_after_the_clock_was_set_back_leases_hold_and_messages_wait_until_they_are_shown(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.enqueue(*some_messages(2))
+    (held,) = queue.claim()
+    for key in (f"rsmq:{Q}", LEASES):  # everything was written an hour from now
+        for member, at_ms in raw.zrange(key, 0, -1, withscores=True):
+            raw.zadd(key, {member: at_ms + AN_HOUR_MS})
+
+    lost = queue.settle(Ack(held))
+    waiting = the_only_id(raw)
+    before = queue.claim()
+    rsmq.change_message_visibility(Q, waiting, vt=0)
+
+    assert (lost, before) == ([], [])
+    assert len(queue.claim()) == 1
 
 
 def test_a_lease_that_another_client_prolonged_is_not_reclaimed(

@@ -35,11 +35,12 @@ class CommandLine:
         """A queue on the server."""
         return WorkQueue(name, self.store)
 
-    def add_node(self, *queues: str, **facts: Fact) -> None:
+    def add_node(self, *queues: str, models: Fact = None, **facts: Fact) -> None:
         """A node that consumes these queues, as its heartbeat reaper would show it."""
+        dispatcher = {"queues": queues, "workers": {"worker:1": 3}, "models": models or {}}
         children = [
             a_child("broker"),
-            a_child("dispatcher", role="dispatcher", facts={"queues": queues, "workers": {"worker:1": 3}}),
+            a_child("dispatcher", role="dispatcher", facts=dispatcher),
             a_child("worker:1", role="worker", facts={"ran": 1_234}),
         ]
         snapshot = {"node": NODE, "app": "shop:app", "pid": 4711, "draining": False, "children": children}

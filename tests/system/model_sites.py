@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqworker.queues.catalogue import Model
+from tests.support.real_mariadb import RealMariadb, mariadb_missing
 from tests.support.real_postgres import RealPostgres, postgres_folder
 from tests.support.real_server import RealServer
 from tests.system.model_node import ModelNode
@@ -33,13 +34,22 @@ def postgres() -> Iterator[RealPostgres]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[RealMariadb]:
+    """One MariaDB for all."""
+    if mariadb_missing():
+        pytest.skip(mariadb_missing())
+    with RealMariadb() as running:
+        yield running
+
+
 @pytest.fixture
 def database_of(request: pytest.FixtureRequest, tmp_path: Path) -> DatabaseOf:
     """The URL of an empty database by its kind; None for Redis."""
 
     def url_of(kind: str) -> str | None:
-        if kind == "postgresql":
-            running: RealPostgres = request.getfixturevalue("postgres")
+        if kind in {"postgres", "mariadb"}:
+            running: RealPostgres | RealMariadb = request.getfixturevalue(kind)
             return running.new_database()
         return f"sqlite:///{tmp_path}/line.db" if kind == "sqlite" else None
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from mqworker import Gq, Rsmq
 from mqworker.queues.catalogue import Model
 from mqworker.tasks.outcome import JobStatus
-from tests.support.real_postgres import RealPostgres
+from tests.support.sql_connections import end_connections
 from tests.system.model_node import ModelNode
-from tests.system.model_sites import DatabaseOf, StartNode, database_of, postgres, server, start
+from tests.system.model_sites import DatabaseOf, StartNode, database_of, mariadb, postgres, server, start
 
-__all__ = ["database_of", "postgres", "server", "start"]  # fixtures
+__all__ = ["database_of", "mariadb", "postgres", "server", "start"]  # fixtures
 
 TASKS = 60
 PAUSE_S = 0.03
@@ -31,7 +30,7 @@ def strike(node: ModelNode) -> None:
     node.start()
 
 
-@pytest.mark.parametrize("kind", ["rsmq", "redis", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["rsmq", "redis", "sqlite", "postgres", "mariadb"])
 def test_nothing_is_lost(kind: str, start: StartNode, database_of: DatabaseOf) -> None:
     model: Model = Rsmq(vt=2) if kind == "rsmq" else Gq(url=database_of(kind), heartbeat=0.3)
     node = start(model)
@@ -42,7 +41,7 @@ def test_nothing_is_lost(kind: str, start: StartNode, database_of: DatabaseOf) -
     node.wait_until(lambda: len(node.counted("ended")) == TASKS, "all ran")
 
 
-@pytest.mark.parametrize("kind", ["redis", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])
 def test_at_most_once_nothing_is_begun_twice(kind: str, start: StartNode, database_of: DatabaseOf) -> None:
     node = start(Gq(url=database_of(kind), heartbeat=0.3, guarantee="at_most_once"))
     *_, last = node.tasks.count.enqueue_many([(number, PAUSE_S) for number in range(TASKS)])
@@ -68,19 +67,18 @@ def test_what_kills_its_workers_is_given_up(model: Model, start: StartNode) -> N
     node.wait("ended")
 
 
-def test_connections_that_the_database_ends_cost_nothing(start: StartNode, postgres: RealPostgres) -> None:
-    url = postgres.new_database()
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_connections_that_the_database_ends_cost_nothing(
+    kind: str, start: StartNode, database_of: DatabaseOf
+) -> None:
+    url = database_of(kind)
+    assert url is not None
     node = start(Gq(url=url))
     node.tasks.count.enqueue_many([(number, PAUSE_S) for number in range(TASKS)])
-    engine = create_engine(url)
 
     for begun in (5, 20, 40):
         node.wait("begun", begun)
-        with engine.begin() as connection:
-            connection.execute(
-                text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-            )
-    engine.dispose()
+        end_connections(url)
 
     node.wait_until(lambda: len(node.counted("ended")) == TASKS, "all ran")
     assert max(node.counted("begun").values()) == 1

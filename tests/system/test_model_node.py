@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,13 +12,13 @@ from mqworker import Gq, Rsmq
 from mqworker.queues.rsmq import Rsmq as RsmqClient
 from mqworker.queues.rsmq_queue import RsmqQueue
 from mqworker.tasks.outcome import JobStatus
+from tests.support.command_line import CommandLine
 from tests.support.messages import open_store
-from tests.support.real_postgres import RealPostgres
 from tests.support.real_server import RealServer
 from tests.system.model_app import QUEUE
-from tests.system.model_sites import DatabaseOf, StartNode, database_of, postgres, server, start
+from tests.system.model_sites import DatabaseOf, StartNode, database_of, mariadb, postgres, server, start
 
-__all__ = ["database_of", "postgres", "server", "start"]  # fixtures
+__all__ = ["database_of", "mariadb", "postgres", "server", "start"]  # fixtures
 
 
 @pytest.fixture
@@ -106,7 +107,25 @@ def test_a_queue_that_others_delete_while_we_hold_its_messages_is_made_again(
     node.wait_until(lambda: rsmq.get_queue_attributes(QUEUE).msgs == 0, "nothing is left")
 
 
-@pytest.mark.parametrize("kind", ["redis", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["rsmq", "redis", "sqlite"])
+def test_the_command_line_tells_what_the_queue_holds(
+    kind: str, start: StartNode, server: RealServer, database_of: DatabaseOf
+) -> None:
+    node = start(Rsmq(vt=5) if kind == "rsmq" else Gq(url=database_of(kind)))
+    node.tasks.count.enqueue_many([(number, 6.0) for number in range(5)])
+    waiting, taken = ("visible", "hidden") if kind == "rsmq" else ("queued", "consumed")
+    line = CommandLine(server)
+
+    def counted(*words: str) -> bool:
+        found = re.search(rf"(\d+) {waiting}, (\d+) {taken}", line.type(*words).output)
+        return found is not None and int(found[2]) >= 2 and int(found[1]) + int(found[2]) == 5
+
+    node.wait_until(lambda: counted("queue", "show", QUEUE), "it was counted")
+    assert counted("queue", "list")
+    line.store.close()
+
+
+@pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])
 def test_tasks_on_gq_run_and_end_in_its_statuses(
     kind: str, start: StartNode, database_of: DatabaseOf
 ) -> None:
@@ -130,8 +149,12 @@ def test_tasks_on_gq_run_and_end_in_its_statuses(
     assert job.progress() is not None
 
 
-def test_a_call_in_a_transaction_runs_when_it_commits(start: StartNode, postgres: RealPostgres) -> None:
-    url = postgres.new_database()
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+def test_a_call_in_a_transaction_runs_when_it_commits(
+    kind: str, start: StartNode, database_of: DatabaseOf
+) -> None:
+    url = database_of(kind)
+    assert url is not None
     node = start(Gq(url=url))
     engine = create_engine(url)
 
