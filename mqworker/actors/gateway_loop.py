@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.frame import BrokenFrame
+from mqworker.actors.garbage import collect_seldom_at_gateway
 from mqworker.actors.gateway_counter import Desk
 from mqworker.actors.gateway_door import Door
 from mqworker.actors.gateway_work import OnDelivery, WorkSource
@@ -220,5 +221,6 @@ class GatewayLoop:
 
 def run_gateway(gateway: Gateway, options: GatewayOptions, control: Mailbox, start: ChildStart) -> int:
     """Run a gateway to its end; the exit code of the process."""
+    collect_seldom_at_gateway()
     asyncio.run(GatewayLoop(gateway, control, start, SystemClock()).run(options))
     return 0

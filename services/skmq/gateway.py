@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -46,8 +45,6 @@ class SkmqGateway:
 
     async def open(self, desk: Desk, options: GatewayOptions) -> None:
         """Listen, and look for work."""
-        # Thousands of requests wait at a time, none in a cycle: looking for some took a fifth of the time.
-        gc.set_threshold(50_000, 20, 50)
         self._desk, self._door = desk, options
         self._options = _options(options)
         self._deliveries = Deliveries(desk, self._options, self._log, self._outwards)
