@@ -10,6 +10,7 @@ line by an ack; for a rejection it waits already. "missed" is an ack that could 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mqworker.actors.gateway_queues import GatewayQueues
 from mqworker.errors import InvalidMessage
@@ -47,14 +48,19 @@ class FeedbackVerb:
                 return UNKNOWN
             if feedback == ARRIVED or is_topic(entry.id):
                 return KNOWN
-            if (yield from self._settle(feedback, entry, RetryRules(*rules))):
+            is_done: bool = yield from self._settle(feedback, entry, RetryRules(*rules))
+            if not is_done:
+                whereabouts: Whereabouts = yield from self._queues[entry.queue].find(MessageId(entry.id))
+                if whereabouts.state in _GONE:
+                    yield self._calls.forget([(field, entry.id)])
+                    return UNKNOWN
+                # Who took it since has not noted that yet: it is about to push it.
+                held = replace(entry, consumer=whereabouts.consumer, fence=whereabouts.fence or 0)
+                is_done = yield from self._settle(feedback, held, RetryRules(*rules))
+            if is_done:
                 if feedback != REJECT:
                     yield self._calls.forget([(field, entry.id)])
                 return KNOWN
-            whereabouts: Whereabouts = yield from self._queues[entry.queue].find(MessageId(entry.id))
-            if whereabouts.state in _GONE:
-                yield self._calls.forget([(field, entry.id)])
-                return UNKNOWN
         return MISSED
 
     def _find(self, msgid: str, key: str, host: str) -> Procedure[tuple[str, IndexEntry | None]]:

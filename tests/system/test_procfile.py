@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
 
@@ -205,15 +204,3 @@ def test_an_archiver_that_cannot_run_does_not_stop_the_others(tmp_path: Path) ->
     assert said[0] == "no Java here\n"
     assert "the others go on" in said[1]
     assert is_running
-
-
-def test_the_systemd_unit_fits_the_supervisor() -> None:
-    unit = ConfigParser(interpolation=None, strict=False)
-    unit.optionxform = str  # type: ignore[method-assign,assignment] # names of systemd have capitals
-    unit.read(ROOT / "deploy" / "mqworker.service")
-    service = unit["Service"]
-    drain_s = float(re.findall(r"MQWORKER_DRAIN_S=(\d+)", service["Environment"])[0])
-
-    assert (service["Type"], service["KillMode"], service["KillSignal"]) == ("notify", "mixed", "SIGTERM")
-    assert service["RestartPreventExitStatus"] == "78"
-    assert float(service["TimeoutStopSec"]) > drain_s
