@@ -1,8 +1,8 @@
 """GOMQ through its gateway, beside a gRPC method of the same library that does nothing at all.
 
-The empty method shows what grpcio itself costs on this machine, with the same client in the same process. What
-limits it, the processor time of the server for each call says: no client, however light, can get more calls
-out of the machine than its cores divided by that.
+The empty method shows what grpcio itself costs on this machine, with the same client in the same process.
+What limits it, the processor time of the server for each call says: no client, however light, can get more
+calls out of the machine than its cores divided by that.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_gomq(rounds: int) -> None:
 
 
 class Cost:
-    """The processor time that the empty server takes for each call, its client and everybody else left out."""
+    """The processor time that the empty server takes for each call; its client's is left out."""
 
     def __init__(self, server: psutil.Process) -> None:
         self._server = server
@@ -74,7 +74,8 @@ class Cost:
     def text(self) -> str:
         """What a call costs, and what follows from that."""
         each_s, cores = self._seconds / self._calls, os.cpu_count() or 1
-        return f"{each_s * 1e6:,.0f} µs of processor time each: {cores} cores full, {cores / each_s:,.0f} a second"
+        most = f"{cores} cores full, {cores / each_s:,.0f} a second"
+        return f"{each_s * 1e6:,.0f} µs of processor time each: {most}"
 
 
 async def _publish(target: str) -> float:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from configparser import ConfigParser, SectionProxy
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,16 +112,19 @@ class Unit:
 
     def stop(self) -> int:
         """KillMode=mixed: the signal goes to the main process alone; what it exits with."""
+        self._listen()  # there is room for ten words, and one a second that it is alive
         self.main.send_signal(signal.Signals[service()["KillSignal"]])
         return self.main.wait(float(service()["TimeoutStopSec"]))
 
     def is_told(self, word: str) -> bool:
-        """Whether the main process said so, and nobody but it: NotifyAccess=main."""
-        while True:
-            try:
+        """Whether the node said so."""
+        self._listen()
+        return word in self.told
+
+    def _listen(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
                 self.told += self._socket.recv(4096).decode().splitlines()
-            except BlockingIOError:
-                return word in self.told
 
     def survivors(self) -> list[str]:
         """Processes of the group besides the main one: systemd would kill them now."""
