@@ -4,13 +4,14 @@
 
 The message is found by the index and settled under the fence of whoever holds it; that one's own settlement
 comes too late then and is refused, as it should be. One that waits for its next attempt is taken out of the
-line by an ack; for a rejection it waits already. "missed" is an ack that could not be carried out.
+line by an ack; for a rejection it waits already. "missed" is an ack that could not be carried out: a gateway
+has just taken the message and not noted it yet. It is not settled behind the back of that one, which would
+push it all the same, to somebody who was told `ack`; the caller asks again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from mqworker.actors.gateway_queues import GatewayQueues
 from mqworker.errors import InvalidMessage
@@ -48,19 +49,14 @@ class FeedbackVerb:
                 return UNKNOWN
             if feedback == ARRIVED or is_topic(entry.id):
                 return KNOWN
-            is_done: bool = yield from self._settle(feedback, entry, RetryRules(*rules))
-            if not is_done:
-                whereabouts: Whereabouts = yield from self._queues[entry.queue].find(MessageId(entry.id))
-                if whereabouts.state in _GONE:
-                    yield self._calls.forget([(field, entry.id)])
-                    return UNKNOWN
-                # Who took it since has not noted that yet: it is about to push it.
-                held = replace(entry, consumer=whereabouts.consumer, fence=whereabouts.fence or 0)
-                is_done = yield from self._settle(feedback, held, RetryRules(*rules))
-            if is_done:
+            if (yield from self._settle(feedback, entry, RetryRules(*rules))):
                 if feedback != REJECT:
                     yield self._calls.forget([(field, entry.id)])
                 return KNOWN
+            whereabouts: Whereabouts = yield from self._queues[entry.queue].find(MessageId(entry.id))
+            if whereabouts.state in _GONE:
+                yield self._calls.forget([(field, entry.id)])
+                return UNKNOWN
         return MISSED
 
     def _find(self, msgid: str, key: str, host: str) -> Procedure[tuple[str, IndexEntry | None]]:

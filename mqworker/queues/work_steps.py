@@ -35,7 +35,6 @@ class Whereabouts:
     position: int | None = None
     due_at_ms: int | None = None
     consumer: ConsumerName | None = None
-    fence: int | None = None
     result: bytes | None = None
 
 
@@ -323,9 +322,9 @@ class WorkQueueSteps:
         consumers = [None, *(ConsumerName(name.decode()) for name in names)]
         held = yield Read(tuple(("HGETALL", keys.held(consumer)) for consumer in consumers), keys.meta)
         for consumer, fields in zip(consumers, held, strict=True):
-            for fence, record in zip(fields[::2], fields[1::2], strict=True):
+            for record in fields[1::2]:
                 if record[25:].startswith(message.encode() + b" "):
-                    return Whereabouts("leased", consumer=consumer, fence=int(fence))
+                    return Whereabouts("leased", consumer=consumer)
         return None
 
 

@@ -72,15 +72,18 @@ def test_an_ack_takes_out_what_waits_for_its_next_attempt(store: Store, queue: W
     assert queue.counts().delayed == 0
 
 
-def test_an_ack_finds_a_message_that_changed_hands_and_was_not_noted_yet(
+def test_an_ack_is_missed_while_a_message_changes_hands_and_counts_when_it_has(
     store: Store, queue: WorkQueue
 ) -> None:
-    """The first gateway was taken for dead; the second has just claimed it."""
+    """The first gateway was taken for dead; the second just claimed it, and would push it all the same."""
     [delivery] = queue.claim(1, consumer=FIRST)
     carry_out(store, "skmq_assign", QUEUE, FIRST, [[delivery.fence, MESSAGE, MSGID, ""]])
     queue.settle(Release(delivery), consumer=FIRST)
-    queue.claim(1, consumer=SECOND)
+    [again] = queue.claim(1, consumer=SECOND)
 
+    assert feedback(store, "ack") == "missed"
+    assert queue.counts().leased == 1
+    carry_out(store, "skmq_assign", QUEUE, SECOND, [[again.fence, MESSAGE, MSGID, ""]])
     assert feedback(store, "ack") == "known"
     assert queue.counts().leased == 0
     assert queue.counts().totals["succeeded"] == 1
