@@ -99,7 +99,7 @@ class GatewayDesk:
     def _answer(self, sender: str, answers: list[Answer]) -> None:
         if answers:
             self._answers.setdefault(sender, []).extend(answers)
-            self.refused += sum(not reply[0] for _, reply in answers)
+            self.refused += sum([not reply[0] for _, reply in answers])
 
     def _posts(self) -> list[Post]:
         answers, self._answers = self._answers, {}

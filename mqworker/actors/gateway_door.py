@@ -38,6 +38,7 @@ class _Waiting:
 class _Turn:
     mail: GatewayCalls
     waiting_by_number: dict[int, _Waiting]
+    oldest_ms: int
     is_stale: bool = False
     """Whether somebody was told that the outcome is unknown: its lane is not used again."""
 
@@ -85,8 +86,10 @@ class Door:
 
     def take(self, mail: GatewayReplies) -> None:
         """Answer the callers."""
+        turn: _Turn | None = None
         for number, reply in zip(mail.numbers, mail.replies, strict=True):
-            turn = self._turn_of(number)
+            if turn is None or number not in turn.waiting_by_number:  # a mail is about one turn, as a rule
+                turn = self._turn_of(number)
             waiting = turn.waiting_by_number.pop(number, None) if turn is not None else None
             if turn is None or waiting is None:
                 continue
@@ -105,7 +108,7 @@ class Door:
                 waiting = gathered.popleft()
                 waiting.on_reply([False, UNAVAILABLE, "nobody could carry it out in time; it was not sent"])
         for slot in self._slots:
-            if slot.turn is not None:
+            if slot.turn is not None and now_ms - slot.turn.oldest_ms >= PATIENCE_MS:
                 _give_up_turn(slot.turn, now_ms)
         self._free_slots()
 
@@ -121,7 +124,7 @@ class Door:
         numbers = list(range(self._numbers, self._numbers + len(some)))
         self._numbers += len(some)
         mail = GatewayCalls(numbers, [waiting.call for waiting in some], lane, self._turns, is_apart)
-        return _Turn(mail, dict(zip(numbers, some, strict=True)))
+        return _Turn(mail, dict(zip(numbers, some, strict=True)), min(each.since_ms for each in some))
 
     def _turn_of(self, number: int) -> _Turn | None:
         for slot in self._slots:

@@ -16,8 +16,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.frame import BrokenFrame
+from mqworker.actors.garbage import collect_seldom_at_gateway
 from mqworker.actors.gateway_counter import Desk
 from mqworker.actors.gateway_door import Door
+from mqworker.actors.gateway_pace import GatewayPace
 from mqworker.actors.gateway_work import OnDelivery, WorkSource
 from mqworker.actors.mail import (
     Attach,
@@ -54,7 +56,10 @@ class Gateway(Protocol):
         """Take nobody in any more, finish what is in hand, close the connections."""
 
     def facts(self) -> dict[str, Any]:
-        """A few plain values for the status screen."""
+        """Plain values for the status screen: `listens`, `connections`, totals `in`, `out` and `refused`.
+
+        And more if there is more to tell; `waiting` are those who wait for something else than Redis.
+        """
 
 
 @runtime_checkable
@@ -77,6 +82,7 @@ class GatewayLoop:
         self._desk = Desk(clock, self._flush, self._tell_watched)
         self._ending: asyncio.Future[int] | None = None
         self._turns = 0
+        self._pace = GatewayPace()
 
     async def run(self, options: GatewayOptions) -> None:
         """From the first pipe to the last connection."""
@@ -211,8 +217,10 @@ class GatewayLoop:
             self._ending.set_result(grace_ms)
 
     def _facts(self) -> dict[str, Any]:
+        facts = self._gateway.facts()
+        rates = self._pace.rates(facts["in"], facts["out"], self._clock.monotonic_ms())
         doors = {f"{peer}_waiting": len(self._door(peer)) for peer in (BROKER, DISPATCHER)}
-        return self._gateway.facts() | doors
+        return facts | rates | doors
 
     def _door(self, peer: str) -> Door:
         return self._desk.broker if peer == BROKER else self._desk.dispatcher
@@ -220,5 +228,6 @@ class GatewayLoop:
 
 def run_gateway(gateway: Gateway, options: GatewayOptions, control: Mailbox, start: ChildStart) -> int:
     """Run a gateway to its end; the exit code of the process."""
+    collect_seldom_at_gateway()
     asyncio.run(GatewayLoop(gateway, control, start, SystemClock()).run(options))
     return 0

@@ -41,6 +41,7 @@ def run_dispatcher(actor: Actor, control: Mailbox, start: ChildStart) -> int:
 def _run_with_desk(
     actor: Actor, control: Mailbox, start: ChildStart, verbs: Callable[[GatewayQueues], Verbs]
 ) -> int:
+    from mqworker.actors.garbage import collect_seldom_at_gateway  # noqa: PLC0415
     from mqworker.actors.gateway_desk import ActorWithDesk, GatewayDesk  # noqa: PLC0415
     from mqworker.actors.gateway_queues import GatewayQueues  # noqa: PLC0415
     from mqworker.actors.gateway_watch import GatewayWatch  # noqa: PLC0415
@@ -48,4 +49,5 @@ def _run_with_desk(
     # A store of its own: a client that makes Redis slow is not in the way of the actor's own work.
     store, queues = open_store(start), GatewayQueues(queue_options(start.settings))
     desk = GatewayDesk(store, verbs(queues), GatewayWatch(store, queues.channel))
+    collect_seldom_at_gateway()
     return run_actor(ActorWithDesk(actor, desk), control, start)

@@ -13,15 +13,18 @@ from typing import Any
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
 """What one call is given at the most; whoever wants more asks again."""
 _OVERHEAD = 8
+_TEXTS = {str, bytes}
+_ROWS = {list, tuple}
 
 
 def size_of(value: Any) -> int:  # noqa: ANN401 - plain values
     """About how many bytes a plain value has."""
-    if isinstance(value, str | bytes):
+    kind = type(value)
+    if kind in _TEXTS:
         return len(value) + _OVERHEAD
-    if isinstance(value, list | tuple):
+    if kind in _ROWS:
         return sum(map(size_of, value)) + _OVERHEAD
-    if isinstance(value, dict):
+    if kind is dict:
         return sum(size_of(each) for pair in value.items() for each in pair) + _OVERHEAD
     return _OVERHEAD
 

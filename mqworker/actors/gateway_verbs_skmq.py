@@ -21,7 +21,7 @@ from mqworker.errors import MqworkerError
 from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
-from mqworker.queues.skmq_calls import Addressee, IndexEntry, Reservation, SkmqCalls
+from mqworker.queues.skmq_calls import Addressee, IndexEntry, SkmqCalls
 from mqworker.queues.skmq_names import COPY, copy_field, copy_id_of
 from mqworker.store.procedure import Procedure
 
@@ -63,24 +63,22 @@ class _Verbs:
         first_by_msgid: dict[str, Arguments] = {}
         for call in calls:
             first_by_msgid.setdefault(call[1], call)
-        wishes = [Reservation(msgid, id_, queue) for _, msgid, id_, _, _ in first_by_msgid.values()]
-        known: list[IndexEntry | None] = yield self._calls.reserve(wishes)
+        wishes = [(msgid, id_) for _, msgid, id_, _, _ in first_by_msgid.values()]
+        known: list[IndexEntry | None] = yield self._calls.reserve(queue, wishes)
         free: list[Arguments] = []
-        for call, wish, entry in zip(first_by_msgid.values(), wishes, known, strict=True):
-            if entry is None or not (yield from self._is_taken(wish, entry)):
+        for call, entry in zip(first_by_msgid.values(), known, strict=True):
+            if entry is None or not (yield from self._is_taken(queue, call[1], call[2], entry)):
                 free.append(call)
         stored = yield from self._store(queue, free)
-        outcome_by_id = dict(zip([id_ for _, _, id_, _, _ in free], stored, strict=True))
-        return [outcome_by_id.get(id_, EXISTS) for _, _, id_, _, _ in calls]
+        outcome_by_id = dict(zip([call[2] for call in free], stored, strict=True))
+        return [outcome_by_id.get(call[2], EXISTS) for call in calls]
 
-    def _is_taken(self, wish: Reservation, known: IndexEntry) -> Procedure[bool]:
+    def _is_taken(self, queue: QueueName, msgid: str, message: str, known: IndexEntry) -> Procedure[bool]:
         """Whether the message that the index knows lives; if it does not, the newer one takes its place."""
-        guard = _guard_key(wish.msgid)
-        holder: str = yield self._calls.of_queue(known.queue).holder(guard)
+        holder: str = yield self._calls.of_queue(known.queue).holder(_guard_key(msgid))
         if holder:
             return True
-        instead = Reservation(wish.msgid, wish.id, wish.queue, replaced_id=known.id)
-        yield self._calls.reserve([instead])
+        yield self._calls.reserve(queue, [(msgid, message)], gone_id=known.id)
         return False  # what came between is turned away by the guard in the queue, if it has the same app
 
     def _store(self, queue: QueueName, calls: Sequence[Arguments]) -> Procedure[list[str]]:

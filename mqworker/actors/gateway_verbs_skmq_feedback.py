@@ -4,7 +4,9 @@
 
 The message is found by the index and settled under the fence of whoever holds it; that one's own settlement
 comes too late then and is refused, as it should be. One that waits for its next attempt is taken out of the
-line by an ack; for a rejection it waits already. "missed" is an ack that could not be carried out.
+line by an ack; for a rejection it waits already. "missed" is an ack that could not be carried out: a gateway
+has just taken the message and not noted it yet. It is not settled behind the back of that one, which would
+push it all the same, to somebody who was told `ack`; the caller asks again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ what is finished is reported, and the task goes on.
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 
 from mqworker.actors.actor import ActorLoop, Post, Watched
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.garbage import collect_seldom_in_worker
 from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesReturned,
@@ -61,7 +61,6 @@ from mqworker.tasks.store_desk import StoreDesk
 from mqworker.tasks.subscription import register_subscriptions
 
 DISPATCHER = "dispatcher"
-_COLLECT_AFTER = 20_000
 STINT_MS = 10
 """After so long the worker looks at its mail between two tasks."""
 
@@ -247,10 +246,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         clock=clock,
         log=logger_of(start),
     )
-    # The application stays: no collection need look through it again. And a batch of deliveries is no
-    # garbage: with Python's usual threshold it would be searched for some before it is run.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
+    collect_seldom_in_worker()
     loop = ActorLoop(worker, control, clock, logger_of(start))
     worker.listen_for_nudges(loop.deliver, loop.read_from)
     loop.run()

@@ -6,7 +6,9 @@
                        "primaries", "troubles": ["…"]},
      "nodes": [{"name", "app", "pid", "started_at_ms", "draining", "age_ms",
                 "children": [{"name", "role", "state", "pid", "generation", "restarts", "last_exit",
-                              "silent_ms", "progress", "held" (workers only, else null), "facts": {…}}]}],
+                              "silent_ms", "progress", "held" (workers only, else null), "facts": {…}}],
+                "gateways": [{"name", "listens", "connections", "in", "out", "in_per_s", "out_per_s",
+                              "waiting", "refused"}]}],
      "queues": [{"name", "ready", "delayed", "limited" (of the delayed: those that wait for a permit),
                  "leased", "delivered", "dead", "oldest_ms", "paused", "paused_at_ms", "limit",
                  "in_per_s", "out_per_s", "drain_s", "trouble" (why it cannot be read),
@@ -23,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mqworker.cli.gateway_lines import gateway_documents
 from mqworker.errors import MqworkerError
 from mqworker.model.verdict import judge
 from mqworker.model.view import ChildView, NodeView, QueueView, SystemView
@@ -116,6 +119,7 @@ def _node(node: NodeView) -> Document:
         "draining": node.is_draining,
         "age_ms": node.age_ms,
         "children": [_child(child, held.get(child.name)) for child in node.children],
+        "gateways": gateway_documents(node.children),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from mqworker.cli.gateway_lines import gateway_lines
 from mqworker.cli.model_lines import model_lines
 from mqworker.cli.status_document import sum_of_totals
 from mqworker.cli.table import Cell, Column, Row, table
@@ -142,7 +143,7 @@ def _node_lines(node: NodeView, now_ms: int, width: int) -> list[str]:
             width=width,
             indent=_INDENT,
         )
-    return lines
+    return lines + gateway_lines(node.children, width=width, indent=_INDENT)
 
 
 def _without_idle_column(columns: tuple[Column, ...], children: list[ChildView]) -> tuple[Column, ...]:

@@ -26,9 +26,9 @@ class GuardMode(StrEnum):
     """Of a workflow: until whatever follows from its end was done."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Delivery
 class Guard:
-    """A key that only one message may hold at a time."""
+    """A key that only one message may hold at a time. Treat it as read-only."""
 
     mode: GuardMode
     key: str

@@ -25,17 +25,6 @@ class IndexEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
-    """A message that is about to be stored."""
-
-    msgid: str
-    id: str
-    queue: QueueName
-    replaced_id: str = ""
-    """The message of the same msgid that is known to be gone."""
-
-
-@dataclass(frozen=True, slots=True)
 class Addressee:
     """A recipient as deliveries need it."""
 
@@ -57,13 +46,16 @@ class SkmqCalls:
         """The calls of one app."""
         return SkmqQueueCalls(SkmqQueueKeys.of(self._namespace, queue))
 
-    def reserve(self, messages: Sequence[Reservation]) -> Call[list[IndexEntry | None]]:
-        """Note where messages will be; for each None, or what is known of another with its msgid."""
-        arguments = [
-            part for each in messages for part in (each.msgid, each.id, each.queue, each.replaced_id)
-        ]
+    def reserve(
+        self, queue: QueueName, messages: Sequence[tuple[str, str]], gone_id: str = ""
+    ) -> Call[list[IndexEntry | None]]:
+        """Note where messages, (msgid, id) each, will be; for each None, or what is known of another.
+
+        `gone_id`: the message of the same msgid that is known to be gone and is replaced.
+        """
+        arguments = [part for message in messages for part in message]
         keys = (self._keys.index, self._keys.queues)
-        return Call(script("skmq_reserve"), keys, (self._guard_ms, *arguments), _entries)
+        return Call(script("skmq_reserve"), keys, (self._guard_ms, queue, gone_id, *arguments), _entries)
 
     def note(self, entries: Sequence[tuple[str, IndexEntry]]) -> Call[int]:
         """Write down who holds messages: pairs of a field and its entry."""
@@ -153,7 +145,7 @@ def _text(raw: bytes) -> str:
 
 
 def _entries(reply: RawReply) -> list[IndexEntry | None]:
-    return [_entry(text) for text in map(_text, reply)]
+    return [_entry(_text(entry)) if entry else None for entry in reply]
 
 
 def _entry(text: str) -> IndexEntry | None:

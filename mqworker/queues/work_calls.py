@@ -289,19 +289,12 @@ class PendingElement:
 
 def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     guard = message.guard
-    return (
-        message.id,
-        message.priority,
-        (f"s{guard.mode}" if guard.is_tick else guard.mode) if guard else "-",
-        guard.key if guard else "",
-        guard.ttl_ms if guard else 0,
-        as_argument(message.due),
-        as_argument(message.deadline),
-        crash_digit(message.max_crashes),
-        message.gate or "",
-        message.task,
-        message.body,
+    mode = (f"s{guard.mode}" if guard.is_tick else guard.mode) if guard else "-"
+    terms = (
+        f"{message.priority} {mode} {guard.ttl_ms if guard else 0} {crash_digit(message.max_crashes)}"
+        f" {as_argument(message.due)} {as_argument(message.deadline)} {message.gate or ''} {message.task}"
     )
+    return terms, message.id, guard.key if guard else "", message.body
 
 
 def _enqueued(messages: Sequence[Message], turned_away: RawReply) -> list[Enqueued]:

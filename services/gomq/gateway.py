@@ -51,7 +51,6 @@ class GomqGateway:
         self._calls = dict.fromkeys(METHODS, 0)
         self._answered = 0
         self._refused = 0
-        self._before = (0.0, 0, 0)
         self._peers = PeerBook(0, 0)
 
     async def open(self, desk: Desk, options: GatewayOptions) -> None:
@@ -80,16 +79,12 @@ class GomqGateway:
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
-        now_s, calls = self._now_s(), sum(self._calls.values())
-        self._peers.forget_silent(now_s)
-        (then_s, before, answered_before), self._before = self._before, (now_s, calls, self._answered)
+        self._peers.forget_silent(self._now_s())
         return {
             "listens": self._place,
             "connections": len(self._peers),
-            "in": calls,
+            "in": sum(self._calls.values()),
             "out": self._answered,
-            "in_per_s": round((calls - before) / max(0.001, now_s - then_s), 1),
-            "out_per_s": round((self._answered - answered_before) / max(0.001, now_s - then_s), 1),
             "refused": self._refused,
         } | {method.lower(): count for method, count in self._calls.items()}
 

@@ -142,7 +142,6 @@ class RedisMqGateway:
         self._sweeping: asyncio.Task[None] | None = None
         self._place = ""
         self._numbers = 0
-        self._before = (0, 0, 0)
         self.tally = Tally()
 
     async def open(self, desk: Desk, options: GatewayOptions) -> None:
@@ -166,19 +165,13 @@ class RedisMqGateway:
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
-        now_ms, tally = self.now_ms(), self.tally
-        then_ms, commands, replies = self._before
-        self._before = (now_ms, tally.commands, tally.replies)
-        seconds = max(0.001, (now_ms - then_ms) / 1000) if then_ms else float("inf")
         return {
             "listens": self._place,
             "connections": len(self._connections),
             "waiting": len(self._room),
-            "in": tally.commands,
-            "out": tally.replies,
-            "in_per_s": round((tally.commands - commands) / seconds, 1),
-            "out_per_s": round((tally.replies - replies) / seconds, 1),
-            "refused": tally.refused,
+            "in": self.tally.commands,
+            "out": self.tally.replies,
+            "refused": self.tally.refused,
         }
 
     def now_ms(self) -> int:

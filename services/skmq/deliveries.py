@@ -25,6 +25,9 @@ from services.skmq.requests import Feedback, Verdict, unknown_message
 
 _PAUSE_MS = 1_000
 _MOST_PER_CALL = 500
+_MOST_TRIES = 30
+"""An ack of a message that is changing hands is carried out when it has; some seconds are long for that."""
+_BETWEEN_TRIES_S = 0.1
 
 NewConnection = Callable[[Flight], Connection]
 
@@ -145,8 +148,18 @@ class Deliveries:
     def hear(self, verdict: Verdict, connection: Connection, answering: Answering) -> None:
         """A consumer said something about a message, on any connection."""
         flight = self._flights.meant(verdict.msgid, verdict.key, connection)
+        self._carry_out(verdict, flight, connection.host, answering)
+
+    def _carry_out(
+        self,
+        verdict: Verdict,
+        flight: Flight | None,
+        host: str,
+        answering: Answering,
+        tries: int = _MOST_TRIES,
+    ) -> None:
         if flight is None:
-            self._hear_of_stranger(verdict, connection.host, answering)
+            self._hear_of_stranger(verdict, host, answering, tries)
         elif verdict.feedback is Feedback.ARRIVED:
             self._arrived(flight)
             answering(ACK)
@@ -163,14 +176,23 @@ class Deliveries:
             wait_s = min(self._options.arrived_wait, self._options.ack_timeout) / 1000
             self._loop.call_later(wait_s, flight.connection.end)
 
-    def _hear_of_stranger(self, verdict: Verdict, host: str, answering: Answering) -> None:
+    def _hear_of_stranger(
+        self, verdict: Verdict, host: str, answering: Answering, tries: int = _MOST_TRIES
+    ) -> None:
         """Nothing that we pushed: another gateway did, or this one before it was started anew."""
         rules = [self._options.retry_times, self._options.retry_delay]
         call = ["skmq_feedback", verdict.feedback.value, verdict.msgid, [verdict.key, host], rules]
 
+        def ask_again() -> None:
+            """Somebody has just taken it, perhaps this gateway: then it is known here by now."""
+            flight = self._flights.attributed(verdict.msgid, verdict.key, host)
+            self._carry_out(verdict, flight, host, answering, tries - 1)
+
         def on_reply(reply: list[Any]) -> None:
-            outcome = reply[1] if reply[0] else "missed"
-            if outcome == "unknown":
+            outcome = reply[1] if reply[0] else "failed"
+            if outcome == "missed" and tries > 1:
+                self._loop.call_later(_BETWEEN_TRIES_S, ask_again)
+            elif outcome == "unknown":
                 answering(unknown_message(verdict.feedback))
             else:
                 answering(ACK if outcome == "known" else ERROR)

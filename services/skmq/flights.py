@@ -88,7 +88,11 @@ class Flights:
         own = connection.flight
         if own is not None and msgid in {"", own.msgid} and not key:
             return own
-        return attributed(self._by_msgid.get(msgid, ()), key, connection.host)
+        return self.attributed(msgid, key, connection.host)
+
+    def attributed(self, msgid: str, key: str, host: str) -> Flight | None:
+        """The flight that a word from that host is about, by which connection it may come."""
+        return attributed(self._by_msgid.get(msgid, ()), key, host)
 
 
 def attributed(flights: Sequence[Flight], key: str, host: str) -> Flight | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +15,12 @@ from services.skmq.connection import Connection
 from services.skmq.deliveries import Deliveries
 from services.skmq.flights import Flight
 from services.skmq.options import SkmqOptions, options_of, read_conf
+from services.skmq.patience import Patience
 from services.skmq.pings import Pings
 from services.skmq.reception import Reception
 
 _LOOK_FOR_QUEUES_S = 1.0
 _LOOK_AT_CONNECTIONS_S = 1.0
-_LONGEST_FRAME_S = 60.0
-"""A frame that was begun must be complete by then, however slowly it comes."""
 _GRACE_FOR_SETTLING = 0.6
 """Of the time to close in, this part is spent waiting for acks."""
 
@@ -46,8 +44,6 @@ class SkmqGateway:
 
     async def open(self, desk: Desk, options: GatewayOptions) -> None:
         """Listen, and look for work."""
-        # Thousands of requests wait at a time, none in a cycle: looking for some took a fifth of the time.
-        gc.set_threshold(50_000, 20, 50)
         self._desk, self._door = desk, options
         self._options = _options(options)
         self._deliveries = Deliveries(desk, self._options, self._log, self._outwards)
@@ -81,11 +77,11 @@ class SkmqGateway:
         return {
             "listens": self._place,
             "connections": len(self._reception.connections),
-            "frames": self._reception.frames,
+            "waiting": self._deliveries.in_flight,
+            "in": self._reception.frames,
+            "out": self._deliveries.pushed,
             "stored": self._reception.stored,
             "refused": self._reception.refused,
-            "in_flight": self._deliveries.in_flight,
-            "pushed": self._deliveries.pushed,
             "acked": self._deliveries.acked,
             "retried": self._deliveries.retried,
             "buried": self._deliveries.buried,
@@ -110,13 +106,17 @@ class SkmqGateway:
         )
 
     async def _look_at_connections(self) -> None:
-        now_s, idle_s = asyncio.get_running_loop().time(), self._door.idle_s
+        patience = Patience(self._door.handshake_s, self._door.idle_s)
+        now_s = asyncio.get_running_loop().time()
         for connection in list(self._reception.connections):
-            silent_s = now_s - connection.heard_at_s
-            is_slow = connection.begun_at_s is not None and now_s - connection.begun_at_s > _LONGEST_FRAME_S
-            is_late = connection.is_stranger and now_s - connection.joined_at_s > self._door.handshake_s
-            is_idle = 0 < idle_s < silent_s and not connection.is_waiting_for_us
-            if is_slow or is_late or is_idle:
+            if patience.is_over(
+                now_s,
+                joined_at_s=connection.joined_at_s,
+                heard_at_s=connection.heard_at_s,
+                begun_at_s=connection.begun_at_s,
+                is_stranger=connection.is_stranger,
+                is_waiting_for_us=connection.is_waiting_for_us,
+            ):
                 connection.abort()
 
     # Queues

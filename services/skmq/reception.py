@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, assert_never
 
 from mqworker.gateway import UNKNOWN, Desk, GatewayOptions
-from mqworker.queues.skmq_names import message_id_of
 from services.skmq import replies
 from services.skmq.connection import Answering, Connection
 from services.skmq.deliveries import Deliveries
@@ -91,8 +90,7 @@ class Reception:
     def _send(self, request: Send, answering: Answering) -> None:
         self._on_use(request.queue)
         # Short, but unlike any other: the source is drawn at random once for this process.
-        suffix = f"{self._source}{next(self._numbers):x}"
-        message = message_id_of(request.msgid, request.task, suffix)
+        message = f"{request.stem}{self._source}{next(self._numbers):x}"
         call = ["skmq_send", request.queue, request.msgid, message, request.task, request.content]
         size = len(request.content) + _AROUND_A_CONTENT
         self._desk.submit_call(call, partial(self._on_sent, request.msgid, answering), size)

@@ -31,6 +31,8 @@ class Send:
     task: str
     queue: str
     msgid: str
+    stem: str
+    """How the id of the stored message begins; the rest tells it from an earlier one of the same msgid."""
     content: bytes
 
 
@@ -92,12 +94,13 @@ def _send(frame: Frame) -> Send | Refused:
         return Refused(Answer("reject", "appid required"))
     if len(frame.content) > LARGEST_CONTENT_BYTES:
         return Refused(Answer("reject", f"content too large: up to {LARGEST_CONTENT_BYTES} bytes"))
+    task = _TASK_BY_TYPE[frame.type]
     try:
-        message_id_of(frame.msgid, TO_ONE, "")
+        stem = message_id_of(frame.msgid, task, "")
         queue = queue_of_app(frame.appid)
     except InvalidArgument as error:
         return Refused(Answer("reject", f"Invalid parameters: {error}"))
-    return Send(_TASK_BY_TYPE[frame.type], queue, frame.msgid, frame.content)
+    return Send(task, queue, frame.msgid, stem, frame.content)
 
 
 def _verdict(frame: Frame) -> Verdict | Refused:

@@ -180,6 +180,17 @@ def test_without_the_token_nothing_is_served(guarded: RealNode, token: str | Non
         client.execute_command("MQ.PUSH", "q", "a")
 
 
+def test_the_token_may_be_shown_again_and_verbs_come_in_any_case(guarded: RealNode, queue: WorkQueue) -> None:
+    with guarded_client(guarded, "open-sesame") as client:
+        assert client.execute_command("AUTH", "open-sesame")
+        with pytest.raises(redis.RedisError):
+            client.execute_command("AUTH", "")
+        assert len(client.execute_command("mq.push", queue.name, "a")) == 1
+        with pytest.raises(redis.ResponseError):
+            client.execute_command("MQ.PUSHED", queue.name, "a")
+        assert [element for _, element in client.execute_command("Mq.Pop", 9, queue.name)] == [b"a"]
+
+
 def test_who_is_silent_or_one_too_many_is_shown_out(guarded: RealNode) -> None:
     port = int(guarded.facts("gateway:redismq")["listens"].rpartition(":")[2])
     context = ssl.create_default_context()

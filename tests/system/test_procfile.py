@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
 
@@ -132,7 +131,7 @@ def test_every_door_works_and_a_stop_loses_nothing(procfile: Procfile) -> None:
     procfile.start()
 
     assert procfile.python("from shop import double; print(double.delay(21).result(timeout=60))") == "42"
-    assert b'"status":"ack"' in through_skmq(procfile.ports["skmq"])
+    assert b"Message enqueue successful" in through_skmq(procfile.ports["skmq"])
     assert through_gomq(procfile.ports["gomq"]) == b"by gRPC"
     assert through_redismq(procfile.ports["redismq"]) == b"by RESP"
 
@@ -140,6 +139,8 @@ def test_every_door_works_and_a_stop_loses_nothing(procfile: Procfile) -> None:
     procfile.python(enqueue)
     with GomqClient(f"127.0.0.1:{procfile.ports['gomq']}") as client:
         client.publish("kept", b"until somebody listens")
+    with redis.Redis(port=procfile.ports["redismq"], socket_timeout=DEADLINE_S) as client:
+        client.execute_command("MQ.PUSH", "kept", "until somebody pops")
     seconds = procfile.stop()
 
     assert "SIGKILL" not in procfile.log()
@@ -150,6 +151,9 @@ def test_every_door_works_and_a_stop_loses_nothing(procfile: Procfile) -> None:
     with GomqClient(f"127.0.0.1:{procfile.ports['gomq']}") as client:
         client.subscribe("kept", "late")
         assert observe_one(client, "late") == b"until somebody listens"
+    with redis.Redis(port=procfile.ports["redismq"], socket_timeout=DEADLINE_S) as client:
+        assert client.execute_command("MQ.POP", 10, "kept")[0][1] == b"until somebody pops"
+    assert b"message already exists, ID: 1" in through_skmq(procfile.ports["skmq"])  # nobody took it yet
 
 
 def through_skmq(port: int) -> bytes:
@@ -205,15 +209,3 @@ def test_an_archiver_that_cannot_run_does_not_stop_the_others(tmp_path: Path) ->
     assert said[0] == "no Java here\n"
     assert "the others go on" in said[1]
     assert is_running
-
-
-def test_the_systemd_unit_fits_the_supervisor() -> None:
-    unit = ConfigParser(interpolation=None, strict=False)
-    unit.optionxform = str  # type: ignore[method-assign,assignment] # names of systemd have capitals
-    unit.read(ROOT / "deploy" / "mqworker.service")
-    service = unit["Service"]
-    drain_s = float(re.findall(r"MQWORKER_DRAIN_S=(\d+)", service["Environment"])[0])
-
-    assert (service["Type"], service["KillMode"], service["KillSignal"]) == ("notify", "mixed", "SIGTERM")
-    assert service["RestartPreventExitStatus"] == "78"
-    assert float(service["TimeoutStopSec"]) > drain_s

@@ -34,8 +34,8 @@ def a_copy(recipient: str, host: str = "10.0.0.1") -> Flight:
 
 
 def test_a_message_frame_becomes_a_request_to_store_it() -> None:
-    assert request_of(Frame("queue", "a", "m", b"x")) == Send(TO_ONE, "skmq.a", "m", b"x")
-    assert request_of(Frame("topic", "a", "m", b"x")) == Send(TO_ALL, "skmq.a", "m", b"x")
+    assert request_of(Frame("queue", "a", "m", b"x")) == Send(TO_ONE, "skmq.a", "m", "m~q", b"x")
+    assert request_of(Frame("topic", "a", "m", b"x")) == Send(TO_ALL, "skmq.a", "m", "m~t", b"x")
 
 
 def test_feedback_names_the_recipient_by_its_key() -> None:

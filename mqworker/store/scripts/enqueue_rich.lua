@@ -6,9 +6,9 @@
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
--- ARGV[6..] the messages, eleven arguments each: id, priority, guard mode, guard key, guard ttl ms,
---          due ('' is now), deadline ('' is none), max crashes, gate ('' is none), task, body;
---          a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
+-- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
+--          'priority guard_mode guard_ttl_ms max_crashes due deadline gate task', due '' for now, deadline and gate ''
+--          for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
@@ -24,7 +24,7 @@
 -- @include report
 
 local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local first_message, stride = 6, 11
+local first_message, stride = 6, 4
 
 local earlier = earlier_reply(lane, number)
 if earlier then return cjson.decode(earlier) end
@@ -49,6 +49,55 @@ local function note_tick(id)
   redis.call('HSET', ticks, string.match(id, '^(.+)@(%d+)$'))
 end
 
+-- Terms are read once, however many messages have them.
+local TERMS = '^' .. string.rep('([^ ]*) ', 7) .. '([^ ]*)$'
+local terms_by_text = {}
+local function terms_of(text)
+  local terms = terms_by_text[text]
+  if terms then return terms end
+  local priority, mode, ttl_ms, max_crashes, due, deadline, gate, task = string.match(text, TERMS)
+  local extras = deadline == '' and (gate == '' and '-' or 'g') or gate == '' and 'd' or 'b'
+  local is_tick = #mode == 2
+  mode = string.sub(mode, -1)
+  terms = {
+    mode = mode, is_tick = is_tick, is_guarded = mode ~= '-', ttl_ms = tonumber(ttl_ms),
+    due = due, has_deadline = deadline ~= '', gate = gate,
+    -- What stands in the record before its id, between id and guard, and before its body.
+    header = priority .. mode .. extras .. max_crashes .. '00000000',
+    task = ' ' .. task .. ' ',
+    rest = (mode == '-' and '' or ' ')
+      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (gate == '' and '' or gate .. ' '),
+  }
+  terms_by_text[text] = terms
+  return terms
+end
+
+local function record_of(at_ms, terms, id, guard, body)
+  return at_ms .. terms.header .. id .. terms.task .. guard .. terms.rest .. body
+end
+
+-- All guards of the batch are read with one command and taken with one.
+local guard_by_key, taken = {}, {}
+local function read_guards()
+  local wanted = {}
+  for at = first_message, #ARGV, stride do
+    if terms_of(ARGV[at]).is_guarded then wanted[#wanted + 1] = ARGV[at + 2] end
+  end
+  if #wanted == 0 then return end
+  for i, guard in ipairs(redis.call('HMGET', guards, unpack(wanted))) do guard_by_key[wanted[i]] = guard end
+end
+read_guards()
+
+local function holder_of(key)
+  return holder_by(guard_by_key[key], key)
+end
+
+local function take(key, guard)
+  guard_by_key[key] = guard
+  taken[#taken + 1] = key
+  taken[#taken + 1] = guard
+end
+
 -- Keep last: whether the holder of a guard still waits for its instant.
 local function is_replaceable(holder)
   local parcel, due_ms = redis.call('HGET', parcels, holder), redis.call('ZSCORE', delayed, holder)
@@ -61,11 +110,12 @@ local soonest_ms = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local function newcomers()
   local count, is_taken = 0, {}
   for at = first_message, #ARGV, stride do
-    local id, _, mode, guard = unpack(ARGV, at, at + 3)
-    local is_known = #mode == 2 and not is_new_tick(id) or mode ~= '-' and (is_taken[guard] or guard_holder(guard))
-    is_known = is_known and (mode ~= 'l' or is_taken[guard] or is_replaceable(guard_holder(guard)))
+    local terms, id, guard = terms_of(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
+    local is_known = terms.is_tick and not is_new_tick(id)
+      or terms.is_guarded and (is_taken[guard] or holder_of(guard))
+    is_known = is_known and (terms.mode ~= 'l' or is_taken[guard] or is_replaceable(holder_of(guard)))
     if not is_known then count = count + 1 end
-    is_taken[guard] = mode ~= '-'
+    is_taken[guard] = terms.is_guarded
   end
   return count
 end
@@ -76,70 +126,54 @@ if refusal then return refusal end
 local stamp = digits(now_ms)
 local placed, turned_away, void = {}, {}, {}
 
-local function extras(deadline, gate)
-  if deadline == '' then return gate == '' and '-' or 'g' end
-  return gate == '' and 'd' or 'b'
-end
-
-local function record_of(at_ms, id, priority, mode, guard, deadline, max_crashes, gate, task, body)
-  return at_ms .. priority .. mode .. extras(deadline, gate) .. max_crashes .. '00000000'
-    .. id .. ' ' .. task .. ' '
-    .. (mode == '-' and '' or guard .. ' ')
-    .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ')
-    .. (gate == '' and '' or gate .. ' ')
-    .. body
-end
-
--- Keep last: the holder gets the arguments of the newer call and waits anew, but not past max_wait_ms (0: for ever)
+-- Keep last: the holder gets the arguments of the newer call and waits anew, but not past ttl_ms (0: for ever)
 -- since it was enqueued. False when it waits no longer.
-local function replace(holder, due, max_wait_ms, ...)
+local function replace(holder, terms, guard, body)
   if not is_replaceable(holder) then return false end
   local parcel = redis.call('HGET', parcels, holder)
-  local record = record_of(string.sub(parcel, 1, 13), holder, ...)
+  local record = record_of(string.sub(parcel, 1, 13), terms, holder, guard, body)
   redis.call('ZREM', deadlines, holder)
   watch_deadline(holder, record)
-  local put_off_ms = due == '' and now_ms or instant_ms(due)
-  if max_wait_ms > 0 then put_off_ms = math.min(put_off_ms, tonumber(string.sub(parcel, 1, 13)) + max_wait_ms) end
+  local put_off_ms = terms.due == '' and now_ms or instant_ms(terms.due)
+  if terms.ttl_ms > 0 then
+    put_off_ms = math.min(put_off_ms, tonumber(string.sub(parcel, 1, 13)) + terms.ttl_ms)
+  end
   place_delayed(holder, record, put_off_ms)
   return true
 end
 
-local function store(index, id, priority, mode, guard, ttl_ms, due, deadline, max_crashes, gate, task, body)
-  local is_tick = #mode == 2
-  local holder = is_tick and not is_new_tick(id) and id
-  if is_tick and not holder then note_tick(id) end
-  mode = string.sub(mode, -1)
-  holder = holder or mode ~= '-' and guard_holder(guard)
-  if mode == 'l' and holder and holder ~= id
-    and not replace(holder, due, tonumber(ttl_ms), priority, mode, guard, deadline, max_crashes, gate, task, body) then
-    holder = nil
-  end
+local function store(index, terms, id, guard, body)
+  local holder = terms.is_tick and not is_new_tick(id) and id
+  if terms.is_tick and not holder then note_tick(id) end
+  holder = holder or terms.is_guarded and holder_of(guard)
+  if terms.mode == 'l' and holder and holder ~= id and not replace(holder, terms, guard, body) then holder = nil end
   if holder then
     turned_away[#turned_away + 1] = index
     turned_away[#turned_away + 1] = holder
     void[#void + 1] = index
     return
   end
-  local record = record_of(stamp, id, priority, mode, guard, deadline, max_crashes, gate, task, body)
-  if mode ~= '-' then take_guard(mode, guard, id, tonumber(ttl_ms)) end
-  if mode == 'i' then -- what became of an earlier message of this id is not what becomes of this one
+  local record = record_of(stamp, terms, id, guard, body)
+  if terms.is_guarded then take(guard, guard_of_holder(terms.mode, id, terms.ttl_ms)) end
+  if terms.mode == 'i' then -- what became of an earlier message of this id is not what becomes of this one
     redis.call('HDEL', results, id)
     redis.call('HDEL', old_results, id)
   end
-  watch_deadline(id, record)
-  local due_ms = due == '' and 0 or instant_ms(due)
+  if terms.has_deadline then watch_deadline(id, record) end
+  local due_ms = terms.due == '' and 0 or instant_ms(terms.due)
   if due_ms > now_ms then
     place_delayed(id, record, due_ms)
-  elseif gate ~= '' then
-    place_limited(gate, id, record)
+  elseif terms.gate ~= '' then
+    place_limited(terms.gate, id, record)
   else
     placed[#placed + 1] = record
   end
 end
 
 for at = first_message, #ARGV, stride do
-  store((at - first_message) / stride, unpack(ARGV, at, at + stride - 1))
+  store((at - first_message) / stride, terms_of(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
+if #taken > 0 then redis.call('HSET', guards, unpack(taken)) end
 place_ready(placed, 'RPUSH')
 redis.call('HINCRBY', meta, 'enqueued', total - #void)
 append_block(kept, total, codec, block, void)

@@ -4,38 +4,37 @@
 --
 -- KEYS[1]  index    hash    msgid -> 'at_ms queue id [consumer fence]'
 -- KEYS[2]  queues   set
--- ARGV[1]  ms after which an entry counts no more; then four arguments for each message, no msgid twice: msgid,
---          id, queue, id of the message that it may replace ('' is none)
+-- ARGV[1]  ms after which an entry counts no more, ARGV[2] queue of all these messages, ARGV[3] id of a message that is
+--          known to be gone and may be replaced ('' is none); then for each message, no msgid twice: msgid, id
 -- Returns  {entry, ...}: for each message '' when it was noted, else the entry that is there
 -- Repeatable: an entry with the same id is the caller's own.
 
 -- @include clock
 
 local index, queues = KEYS[1], KEYS[2]
-local guard_ms, first_message, stride = tonumber(ARGV[1]), 2, 4
+local guard_ms, queue, gone_id, first_message, stride = tonumber(ARGV[1]), ARGV[2], ARGV[3], 4, 2
 
 redis.call('SCARD', queues) -- a foreign type shows itself before the first write
-local msgids, stamp = {}, digits(now_ms)
+local msgids, before_id = {}, digits(now_ms) .. ' ' .. queue .. ' '
 for at = first_message, #ARGV, stride do msgids[#msgids + 1] = ARGV[at] end
 local entries = redis.call('HMGET', index, unpack(msgids))
 
-local function is_taken(entry, id, old_id)
+local function is_taken(entry, id)
   local at_ms, known_id = string.match(entry, '^(%d+) [^ ]+ ([^ ]+)')
-  return known_id and known_id ~= id and known_id ~= old_id and tonumber(at_ms) + guard_ms > now_ms
+  return known_id and known_id ~= id and known_id ~= gone_id and tonumber(at_ms) + guard_ms > now_ms
 end
 
-local replies, noted, seen = {}, {}, {}
+local replies, noted = {}, {}
 for i, msgid in ipairs(msgids) do
-  local _, id, queue, old_id = unpack(ARGV, first_message + (i - 1) * stride, first_message + i * stride - 1)
-  if entries[i] and is_taken(entries[i], id, old_id) then
+  local id = ARGV[first_message + (i - 1) * stride + 1]
+  if entries[i] and is_taken(entries[i], id) then
     replies[i] = entries[i]
   else
     replies[i] = ''
     noted[#noted + 1] = msgid
-    noted[#noted + 1] = stamp .. ' ' .. queue .. ' ' .. id
+    noted[#noted + 1] = before_id .. id
   end
-  if not seen[queue] then redis.call('SADD', queues, queue) end
-  seen[queue] = true
 end
+redis.call('SADD', queues, queue)
 if #noted > 0 then redis.call('HSET', index, unpack(noted)) end
 return replies

@@ -135,6 +135,29 @@ def test_streams_that_are_reset_at_once_end_their_own_connection(node: GomqNode)
             pass
 
 
+def test_a_flood_of_pings_is_told_to_calm_down(node: GomqNode) -> None:
+    go_away, too_many = 7, b"too_many_pings"
+    flood = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+    flood += (b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)) * 5_000
+    heard = b""
+    host, _, port = node.target.partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as stranger, suppress(OSError):
+        stranger.sendall(flood)
+        while data := stranger.recv(65_536):
+            heard += data
+
+    assert go_away in {heard[place + 3] for place in frame_places(heard)}
+    assert too_many in heard
+
+
+def frame_places(data: bytes) -> Iterator[int]:
+    """Where the frames of HTTP/2 begin."""
+    place = 0
+    while place + 9 <= len(data):
+        yield place
+        place += 9 + int.from_bytes(data[place : place + 3], "big")
+
+
 def test_a_foreign_type_is_refused_by_name(connect: Connect, raw: redis.Redis) -> None:
     raw.set("QUEUE_FOO", "not ours")
 

@@ -8,9 +8,15 @@ import threading
 
 import pytest
 
+from mqworker import App
 from mqworker.queues import SkmqClient, SkmqListener, SkmqPush, SkmqRefused, SkmqReject, SkmqUnavailable
+from mqworker.queues.work import WorkQueue
+from mqworker.settings import Settings
 from tests.services.skmq.plain_sockets import DEADLINE_S, a_name
 from tests.services.skmq.skmq_node import SkmqNode
+from tests.support.deadline import wait_until
+from tests.support.messages import open_store
+from tests.support.real_server import RealServer
 
 
 def test_what_is_sent_is_pushed_to_the_listener(node: SkmqNode) -> None:
@@ -45,6 +51,30 @@ def test_a_message_that_is_rejected_comes_again(node: SkmqNode) -> None:
             threading.Event().wait(0.01)
 
     assert pushes.get() == pushes.get()
+
+
+def test_a_message_pushed_twice_is_one_call_of_a_task(server: RealServer, node: SkmqNode) -> None:
+    pushed_to, calls, pushes = a_name("app"), a_name("calls"), queue.Queue[str]()
+    app = App("shop", settings=Settings(redis_url=server.url))
+
+    @app.task(queue=calls)
+    def charge(order: str) -> None: ...
+
+    def take(push: SkmqPush) -> None:
+        charge.using(id=push.msgid).enqueue(push.content.decode())
+        pushes.put(push.msgid)
+        if pushes.qsize() == 1:
+            raise SkmqReject  # as if we were killed before the ack
+
+    with SkmqListener(take) as listener, SkmqClient(*node.address, timeout=DEADLINE_S) as client:
+        client.register(pushed_to, a_name("r"), listener.host, listener.port)
+        client.send(pushed_to, a_name("m"), b"order 7")
+        wait_until(lambda: pushes.qsize() == 2, "it is pushed again", DEADLINE_S)
+    app.close()
+
+    store = open_store(server.url)
+    assert WorkQueue(calls, store).counts().ready == 1
+    store.close()
 
 
 def test_refusals_are_errors_with_the_servers_words(node: SkmqNode) -> None:

@@ -267,7 +267,11 @@ def test_an_ack_at_another_node_counts(server: RealServer, connect: Connect) -> 
         client.register(app, "one", consumer.port)
         client.ask(type="queue", appid=app, msgid=message, content="x")
         client.ask(type="topic", appid=app, msgid=news, content="y")
-        assert {consumer.next().msgid, consumer.next().msgid} == {message, news}
+        seen: set[str] = (
+            set()
+        )  # while the machine is busy a node may be taken for dead, and a message sent twice
+        while seen != {message, news}:
+            seen.add(consumer.next().msgid)
 
         for address in (other_node.address, client.socket.getpeername()):  # whichever did not push it
             with Plain(address) as foreign:

@@ -17,6 +17,7 @@ CONNECTIONS = 10
 WINDOW = 50
 DEADLINE_S = 240.0
 APP = "under-kill"
+MARKER = b"a mark in the order of connections"
 
 
 class Producers:
@@ -53,14 +54,20 @@ class Producers:
 
 
 class Recipient:
-    """Acknowledges every push until that is confirmed: on a new connection, if the first one was lost."""
+    """Acknowledges every push until that is confirmed: on a new connection, if the first one was lost.
+
+    A push may be on its way while its message is acknowledged on another connection: it was sent before, lies
+    in a buffer, and is read afterwards. So a message counts as confirmed when everything was read that had
+    been sent by then; a push that is read after that was sent to somebody who had been told `ack`.
+    """
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
+        self.port = 0
+        """Where it listens."""
         self.pushes: Counter[str] = Counter()
         self.confirmed: set[str] = set()
         self.pushed_after_ack: list[str] = []
-        self._asked_again: set[str] = set()
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._progress = asyncio.Event()
 
@@ -71,7 +78,7 @@ class Recipient:
             text = await _read(reader)
             if text == b"ping":
                 writer.write(b"pong" + END)
-            elif text:
+            elif text and text != MARKER:
                 await self._take(fields_of(text)["msgid"].decode(), reader, writer)
         finally:
             self._tasks.discard(task)
@@ -79,18 +86,24 @@ class Recipient:
 
     async def _take(self, msgid: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pushes[msgid] += 1
-        # One whose first ack was lost with the gateway may be on its way again while we ask again.
-        if msgid in self.confirmed and msgid not in self._asked_again:
+        if msgid in self.confirmed:
             self.pushed_after_ack.append(msgid)
         writer.write(frame(type="ack", msgid=msgid))
         while not await _is_confirmed(reader):
             writer.close()
             reader, writer = await self._connect()
             writer.write(frame(type="ack", msgid=msgid))
-            self._asked_again.add(msgid)
         writer.close()
+        await self._read_what_was_sent()
         self.confirmed.add(msgid)
         self._progress.set()
+
+    async def _read_what_was_sent(self) -> None:
+        """Until now: connections are accepted in their order, so ours is served after those before it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(MARKER + END)
+        await reader.read()  # to its end
+        writer.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         while True:
@@ -137,8 +150,8 @@ async def keep_registered(node: SkmqNode, port: int) -> None:
 async def scenario(node: SkmqNode) -> tuple[Producers, Recipient]:
     producers, recipient = Producers(node.address), Recipient(node.address)
     listening = await asyncio.start_server(recipient.serve, "127.0.0.1", 0, backlog=1_024)
-    port = listening.sockets[0].getsockname()[1]
-    registration = asyncio.create_task(keep_registered(node, port))
+    recipient.port = listening.sockets[0].getsockname()[1]
+    registration = asyncio.create_task(keep_registered(node, recipient.port))
 
     async def kill_one_after_another() -> None:
         for number, child in enumerate(("gateway:skmq", "broker", "dispatcher", "gateway:skmq"), start=1):

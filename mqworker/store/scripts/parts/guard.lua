@@ -6,9 +6,8 @@
 -- A guard is 'id expires_at_ms', 0 for "while that message lives".
 -- Needs: keys, clock, record.
 
--- The id of the message that holds the key now, or nil.
-local function guard_holder(key)
-  local guard = redis.call('HGET', guards, key)
+-- The id of the message that holds the key now, or nil; `guard` is what stands there under the key.
+local function holder_by(guard, key)
   if not guard then return nil end
   local id, expires_at_ms = string.match(guard, '^([^ ]+) (%d+)$')
   expires_at_ms = tonumber(expires_at_ms)
@@ -16,6 +15,10 @@ local function guard_holder(key)
   if string.sub(key, 1, 5) == 'flow:' then return id end
   -- An expired message may still lie in the ready line: it holds nobody up.
   return redis.pcall('SISMEMBER', over, id) ~= 1 and id or nil -- pcall: a foreign type there must not stop a batch
+end
+
+local function guard_holder(key)
+  return holder_by(redis.call('HGET', guards, key), key)
 end
 
 -- Its record is out of reach, and so is the name of the key that it holds: note that it holds nothing any more, until
@@ -28,9 +31,13 @@ local function forget_over(id)
   redis.pcall('SREM', over, id)
 end
 
+-- What stands under a key that is taken.
+local function guard_of_holder(mode, id, ttl_ms)
+  return id .. ' ' .. (mode == 't' and digits(now_ms + ttl_ms) or '0')
+end
+
 local function take_guard(mode, key, id, ttl_ms)
-  local expires_at_ms = mode == 't' and now_ms + ttl_ms or 0
-  redis.call('HSET', guards, key, id .. ' ' .. digits(expires_at_ms))
+  redis.call('HSET', guards, key, guard_of_holder(mode, id, ttl_ms))
 end
 
 -- A message that lives again holds its key again, if nobody else does.
