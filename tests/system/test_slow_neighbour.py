@@ -42,3 +42,28 @@ def test_what_was_sent_to_a_worker_that_got_stuck_is_run_by_another() -> None:
             stuck.result(timeout=60)
 
     assert done == [1] * 300
+
+
+def test_a_node_whose_workers_are_busy_keeps_nothing_from_another() -> None:
+    with RealServer() as server:
+        app = App("shop", settings=Settings(redis_url=server.url))
+        work, quick = app.task(name="shop.work")(lambda file: file), app.task(name="shop.quick")(lambda: 1)
+        nodes = [RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "1"}) for _ in range(2)]
+        go = nodes[0].directory / "go"
+        for node in nodes:
+            (node.directory / "shop.py").write_text(APP + LOOPS)
+        with nodes[0], nodes[1]:
+            assert [quick.enqueue().result(timeout=60) for _ in range(50)] == [1] * 50
+            stuck = work.enqueue(str(go))  # at one of them, whose loops have room all the same
+            done = [job.result(timeout=60) for job in quick.enqueue_many([()] * 500)]
+            done += [quick.enqueue().result(timeout=60) for _ in range(100)]  # handed over one by one
+            go.touch()
+            stuck.result(timeout=60)
+
+    assert done == [1] * 600
+
+
+LOOPS = """
+@app.task
+async def fetch() -> None: ...
+"""
