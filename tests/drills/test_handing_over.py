@@ -1,0 +1,54 @@
+"""Messages handed over inside wake-ups, while dispatchers, workers and the links of the wake-ups are killed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import redis
+
+from tests.drills.conftest import Report, Sized
+from tests.drills.node import PATIENT
+from tests.drills.scene import Scene
+
+DEADLINE_S = 120.0
+STRIKE_EVERY_S = 0.1
+TARGETS = ("links", "dispatcher", "links", "worker:0", "links", "worker:1")
+
+
+def test_nothing_handed_over_is_lost_with_its_wake_up(scene: Scene, sized: Sized, report: Report) -> None:
+    node = scene.add_node(program=PATIENT)
+    node.wait_complete()
+    with redis.Redis.from_url(scene.url) as raw:
+        # One by one, with the workers idle most of the time: nearly all of them are handed over.
+        publishing = threading.Thread(
+            target=scene.publish, args=("work", sized(3_000, 12_000)), kwargs={"batch": 1}
+        )
+        publishing.start()
+        cut = 0
+        for target in itertools.islice(itertools.cycle(TARGETS), sized(18, 72)):
+            if target == "links":
+                cut += int(raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub"))
+            else:
+                _kill(scene, target)
+            time.sleep(STRIKE_EVERY_S)
+        publishing.join(DEADLINE_S)
+        scene.wait_drained(DEADLINE_S)
+    node.wait_complete()
+    exit_code = node.stop()
+
+    account = scene.account()
+    strayed = sum(line["count"] for line in node.log() if line.get("event") == "deliveries_strayed")
+    report(f"{account.summary()}; links cut {cut}, wake-ups lost with a message {strayed}")
+    account.check()
+    assert exit_code == 0
+    assert cut > 0
+    assert account.kills["dispatcher"] > 0
+
+
+def _kill(scene: Scene, name: str) -> None:
+    ends_at = time.monotonic() + DEADLINE_S
+    while not scene.nodes[0].kill(name):
+        assert time.monotonic() < ends_at, f"{name} did not come back"
+        time.sleep(0.01)
