@@ -1,4 +1,4 @@
-"""Messages handed over inside wake-ups, while dispatchers, workers and the links of the wake-ups are killed."""
+"""Messages handed over inside wake-ups, while dispatchers, workers and the wake-ups' links are killed."""
 
 from __future__ import annotations
 
