@@ -150,19 +150,29 @@ def archive(
 @click.option(
     "--format", "file_format", type=click.Choice(["csv", "json", "parquet"]), help="[default: by name]"
 )
+@click.option("--run", help="Name of this enqueueing; another name enqueues anew.  [default: by the file]")
 def enqueue(
-    *, bench: Bench, file: Path, task: str, queue: str, id_column: str | None, file_format: str | None
+    *,
+    bench: Bench,
+    file: Path,
+    task: str,
+    queue: str,
+    id_column: str | None,
+    file_format: str | None,
+    run: str | None,
 ) -> None:
     """Enqueue one task for each row of FILE (CSV, JSON lines or Parquet), once even if repeated."""
     from services.pipeline.enqueueing import EnqueuePlan, enqueue_file  # noqa: PLC0415 - optional
     from services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
-    plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format)
+    plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format, run)
     with bench.trouble():
         spark = bench.spark()
         with Progress(sys.stderr).watching(spark, "enqueueing"):
-            rows = enqueue_file(spark, plan)
-    click.echo(f"{counted(rows, 'row')} of {file.name} enqueued as {task} in queue {queue}")
+            outcome = enqueue_file(spark, plan)
+    click.echo(f"{counted(outcome.rows, 'row')} of {file.name} enqueued as {task} in queue {queue}")
+    if outcome.known:
+        click.echo(f"{outcome.known:,} of them before, by the same run; --run NAME enqueues them anew")
 
 
 @pipeline_command.command()

@@ -69,12 +69,15 @@ def test_an_empty_lake_is_told_in_a_sentence(run: Run) -> None:
 def test_enqueue_is_repeatable(run: Run, settings: Settings, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
 
-    results = [run("enqueue", str(tmp_path / name), "--task", "ship", "--queue", "orders") for _ in range(2)]
+    command = ("enqueue", str(tmp_path / name), "--task", "ship", "--queue", "orders")
+    first, second, third = run(*command), run(*command), run(*command, "--run", "another")
 
-    assert [result.exit_code for result in results] == [0, 0]
-    assert results[0].stdout == f"3 rows of {name} enqueued as ship in queue orders\n"
+    assert [first.exit_code, second.exit_code, third.exit_code] == [0, 0, 0]
+    assert first.stdout == third.stdout == f"3 rows of {name} enqueued as ship in queue orders\n"
+    again = "3 of them before, by the same run; --run NAME enqueues them anew\n"
+    assert second.stdout == first.stdout + again
     app = App("shop", settings=settings)
-    assert app.work_queue("orders").counts().ready == 3
+    assert app.work_queue("orders").counts().ready == 6
     app.close()
 
 
