@@ -18,8 +18,8 @@ import click
 
 from mqworker.cli.site import REDIS_URL
 from mqworker.cli.wording import counted
-from mqworker.errors import ConfigurationError, MqworkerError
-from mqworker.events import with_server
+from mqworker.errors import ConfigurationError, MqworkerError, UnknownQueue
+from mqworker.events import open_event_streams, with_server
 from mqworker.model.clock import SystemClock
 from mqworker.settings import Settings, load_settings
 
@@ -37,11 +37,12 @@ class Bench:
     master: str
     conf: tuple[str, ...]
 
-    def spark(self) -> Session:
-        """The Spark session."""
-        from services.pipeline.session import open_session, parse_conf  # noqa: PLC0415 - optional
+    def spark(self, *, is_light: bool = False) -> Session:
+        """The Spark session; a light one where the JVM has little to do itself."""
+        from services.pipeline.session import LIGHT, open_session, parse_conf  # noqa: PLC0415 - optional
 
-        return open_session("mqworker pipeline", master=self.master, conf=parse_conf(self.conf))
+        conf = (LIGHT if is_light else {}) | parse_conf(self.conf)
+        return open_session("mqworker pipeline", master=self.master, conf=conf)
 
     def trouble(self) -> AbstractContextManager[None]:
         """Turns errors of Spark into sentences."""
@@ -96,7 +97,7 @@ def pipeline_command() -> None:
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="Blocks of events that a queue keeps until they are archived.",
+    help="Blocks of events that a queue keeps until they are archived; `release` ends it.",
 )
 @click.option(
     "--max-events", type=click.IntRange(1), default=500_000, show_default=True, help="In one batch."
@@ -139,6 +140,25 @@ def archive(
         run(bench.spark(), plan, progress.count_batch)
     progress.end()
     click.echo(f"{counted(progress.total, 'event')} archived in {bench.lake.root}")
+
+
+@pipeline_command.command()
+@REDIS_URL
+@click.argument("queues", nargs=-1)
+def release(redis_url: str | None, queues: tuple[str, ...]) -> None:
+    """Hold events for an archiver no longer: QUEUES, or all, keep as many as `events_kept` says again.
+
+    For when nobody archives any more. What is not in the lake by then is dropped as new events come.
+    """
+    with open_event_streams(load_settings({"redis_url": redis_url})) as streams:
+        known = streams.queues()
+        unknown = sorted(set(queues) - set(known))
+        if unknown:
+            raise UnknownQueue(f"there is no queue {', '.join(map(repr, unknown))}")
+        chosen = list(queues) or known
+        for queue in chosen:
+            streams.hold(queue, None)
+    click.echo(f"{counted(len(chosen), 'queue')} no longer held for an archiver")
 
 
 @pipeline_command.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,31 @@ def test_archive_verify_and_compact_say_what_they_did(run: Run, server: RealServ
     assert archived.stdout.startswith("2,000 events archived in ")
     assert verified.stdout == "2,000 events in 4 blocks: none missing, none twice\n"
     assert compacted.stdout == "nothing to compact\n"
+
+
+def test_release_gives_streams_their_usual_cap_again(
+    run: Run, server: RealServer, settings: Settings
+) -> None:
+    app = App("shop", settings=replace(settings, events_kept=1))
+    for queue in ("mail", "web"):
+        app.work_queue(queue).push("first")
+    assert run("archive", "--once", "--hold", "10000").exit_code == 0
+    command = ["pipeline", "release", "--redis-url", settings.redis_url or ""]
+
+    released = CliRunner().invoke(mqworker, [*command, "mail"])
+    unknown = CliRunner().invoke(mqworker, [*command, "mial"])
+
+    for queue in ("mail", "web"):
+        for number in range(500):
+            app.work_queue(queue).push(f"letter {number}")
+    app.close()
+    assert released.stdout == "1 queue no longer held for an archiver\n"
+    assert (unknown.exit_code, unknown.stderr) == (1, "mqworker: there is no queue 'mial'\n")
+    with server.client() as client:
+        kept = {queue: client.xlen(f"mqw:{{{queue}}}:events") for queue in ("mail", "web")}
+    assert kept["web"] == 501
+    assert kept["mail"] < 200  # about one, in whole nodes of the stream
+    assert CliRunner().invoke(mqworker, command).stdout == "2 queues no longer held for an archiver\n"
 
 
 def test_an_empty_lake_is_told_in_a_sentence(run: Run) -> None:
