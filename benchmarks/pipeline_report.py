@@ -22,7 +22,7 @@ from services.pipeline.report import Detail, Question, Report
 from services.pipeline.report_files import look_at_files
 from services.pipeline.report_making import make_report
 from services.pipeline.report_window import Window
-from services.pipeline.session import open_session
+from services.pipeline.session import LIGHT, open_session
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, write_lake  # the same lake as in the tests
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SIZES = (1_000_000, 5_000_000)
+SIZES = (5_000_000, 1_000_000)  # the larger one first: its first report is the first of the process
 EVENTS_PER_MESSAGE = 2.023
 TARGET_S = 5.0
 WEEKS = Window(None, FIRST_MS + 30 * DAY_MS)
@@ -39,7 +39,7 @@ WEEKS = Window(None, FIRST_MS + 30 * DAY_MS)
 def run(rounds: int) -> None:
     """Measure at each size. The first report of a process pays for what Java compiles, the others do not."""
     threads = os.cpu_count() or 1
-    spark, start_s = _timed(lambda: open_session("benchmark", master=f"local[{threads}]"))
+    spark, start_s = _timed(lambda: open_session("benchmark", master=f"local[{threads}]", conf=LIGHT))
     for events in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             lake = Lake(Path(folder))
@@ -53,11 +53,11 @@ def run(rounds: int) -> None:
 def _measure(spark: SparkSession, lake: Lake, rounds: int) -> None:
     began_cpu_s = _java_cpu_s()
     report, first_s = _timed(lambda: _report(spark, lake, Detail.TABLE))
-    row("report by task, first", f"{first_s:.1f} s", f"{_java_cpu_s() - began_cpu_s:.1f} s of CPU")
+    row("report by task, first", f"{first_s:.1f} s", f"{_java_cpu_s() - began_cpu_s:.1f} s of CPU in Java")
     began_cpu_s = _java_cpu_s()
     again_s = min(_timed(lambda: _report(spark, lake, Detail.TABLE))[1] for _ in range(rounds))
     cpu_s = (_java_cpu_s() - began_cpu_s) / rounds
-    row("report by task, again", f"{again_s:.1f} s", f"{cpu_s:.1f} s of CPU; target {TARGET_S:.0f} s")
+    row("report by task, again", f"{again_s:.1f} s", f"{cpu_s:.1f} s of CPU in Java; target {TARGET_S:.0f} s")
     row("report with charts", f"{_timed(lambda: _report(spark, lake, Detail.PAGE))[1]:.1f} s")
     exact, duckdb_s = _timed(lambda: _exact(lake))
     duckdb_s = min(duckdb_s, *(_timed(lambda: _exact(lake))[1] for _ in range(rounds)))

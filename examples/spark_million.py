@@ -13,7 +13,11 @@ from pathlib import Path
 from mqworker import App
 from mqworker.events import with_server
 from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.lake import Lake, read_lake
+from services.pipeline.lake import Lake
+from services.pipeline.report import Question
+from services.pipeline.report_files import look_at_files
+from services.pipeline.report_making import make_report
+from services.pipeline.report_window import window
 from services.pipeline.session import open_session
 from services.pipeline.verify import verify
 
@@ -43,10 +47,14 @@ def main(rows: int) -> None:
     lake = Lake(Path("lake").absolute())
     archive_once(spark, ArchivePlan(settings, lake, is_trimming=True), lambda _batch, _events: None)
     verdict = verify(spark, lake)
-    print(f"{verdict.rows:,} events archived, {verdict.distinct:,} of them distinct; {verdict.problems()}")
+    print(f"{verdict.rows:,} events archived: {'; '.join(verdict.problems()) or 'none missing, none twice'}")
 
-    history = read_lake(spark, lake).groupBy("event", "task")
-    history.agg({"task_id": "count", "wait_ms": "avg", "run_ms": "avg"}).show()
+    everything = window(None, None, app.clock.now_ms())
+    report = make_report(spark, Question(lake, everything), look_at_files(lake, everything))
+    for group in report.groups:
+        wait, run = group.times.wait.percentile(99), group.times.run.percentile(99)
+        print(f"{group.name}: {group.counts.succeeded:,} succeeded, {report.per_second(group.counts):,.0f}/s")
+        print(f"99 % of them waited up to {wait or 0:,.0f} ms and ran up to {run or 0:.3f} ms")
     spark.stop()
 
 

@@ -18,8 +18,8 @@ import click
 
 from mqworker.cli.site import REDIS_URL
 from mqworker.cli.wording import counted
-from mqworker.errors import ConfigurationError, MqworkerError
-from mqworker.events import with_server
+from mqworker.errors import ConfigurationError, MqworkerError, UnknownQueue
+from mqworker.events import open_event_streams, with_server
 from mqworker.model.clock import SystemClock
 from mqworker.settings import Settings, load_settings
 
@@ -37,11 +37,12 @@ class Bench:
     master: str
     conf: tuple[str, ...]
 
-    def spark(self) -> Session:
-        """The Spark session."""
-        from services.pipeline.session import open_session, parse_conf  # noqa: PLC0415 - optional
+    def spark(self, *, is_light: bool = False) -> Session:
+        """The Spark session; a light one where the JVM has little to do itself."""
+        from services.pipeline.session import LIGHT, open_session, parse_conf  # noqa: PLC0415 - optional
 
-        return open_session("mqworker pipeline", master=self.master, conf=parse_conf(self.conf))
+        conf = (LIGHT if is_light else {}) | parse_conf(self.conf)
+        return open_session("mqworker pipeline", master=self.master, conf=conf)
 
     def trouble(self) -> AbstractContextManager[None]:
         """Turns errors of Spark into sentences."""
@@ -96,7 +97,7 @@ def pipeline_command() -> None:
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="Blocks of events that a queue keeps until they are archived.",
+    help="Blocks of events that a queue keeps until they are archived; `release` ends it.",
 )
 @click.option(
     "--max-events", type=click.IntRange(1), default=500_000, show_default=True, help="In one batch."
@@ -142,6 +143,25 @@ def archive(
 
 
 @pipeline_command.command()
+@REDIS_URL
+@click.argument("queues", nargs=-1)
+def release(redis_url: str | None, queues: tuple[str, ...]) -> None:
+    """Hold events for an archiver no longer: QUEUES, or all, keep as many as `events_kept` says again.
+
+    For when nobody archives any more. What is not in the lake by then is dropped as new events come.
+    """
+    with open_event_streams(load_settings({"redis_url": redis_url})) as streams:
+        known = streams.queues()
+        unknown = sorted(set(queues) - set(known))
+        if unknown:
+            raise UnknownQueue(f"there is no queue {', '.join(map(repr, unknown))}")
+        chosen = list(queues) or known
+        for queue in chosen:
+            streams.hold(queue, None)
+    click.echo(f"{counted(len(chosen), 'queue')} no longer held for an archiver")
+
+
+@pipeline_command.command()
 @pipeline_options
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--task", required=True, help="Name of the task; the columns are its arguments.")
@@ -150,19 +170,29 @@ def archive(
 @click.option(
     "--format", "file_format", type=click.Choice(["csv", "json", "parquet"]), help="[default: by name]"
 )
+@click.option("--run", help="Name of this enqueueing; another name enqueues anew.  [default: by the file]")
 def enqueue(
-    *, bench: Bench, file: Path, task: str, queue: str, id_column: str | None, file_format: str | None
+    *,
+    bench: Bench,
+    file: Path,
+    task: str,
+    queue: str,
+    id_column: str | None,
+    file_format: str | None,
+    run: str | None,
 ) -> None:
     """Enqueue one task for each row of FILE (CSV, JSON lines or Parquet), once even if repeated."""
     from services.pipeline.enqueueing import EnqueuePlan, enqueue_file  # noqa: PLC0415 - optional
     from services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
-    plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format)
+    plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format, run)
     with bench.trouble():
         spark = bench.spark()
         with Progress(sys.stderr).watching(spark, "enqueueing"):
-            rows = enqueue_file(spark, plan)
-    click.echo(f"{counted(rows, 'row')} of {file.name} enqueued as {task} in queue {queue}")
+            outcome = enqueue_file(spark, plan)
+    click.echo(f"{counted(outcome.rows, 'row')} of {file.name} enqueued as {task} in queue {queue}")
+    if outcome.known:
+        click.echo(f"{outcome.known:,} of them before, by the same run; --run NAME enqueues them anew")
 
 
 @pipeline_command.command()

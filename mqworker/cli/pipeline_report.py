@@ -47,7 +47,7 @@ def run_report(bench: Bench, options: ReportOptions, now_ms: int) -> None:
     """Make the report and show it as was asked."""
     question = _question(bench, options, now_ms)
     extent = look_at_files(question.lake, question.window)
-    spark = bench.spark()
+    spark = bench.spark(is_light=True)
     with Progress(sys.stderr).watching(spark, "reading the lake"):
         report = make_report(spark, question, extent)
     if options.html is not None:

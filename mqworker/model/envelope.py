@@ -7,7 +7,7 @@ This is version 1, which begins with the array of arguments. A later version beg
 so that a worker that is too old for it says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,22 @@ def encode_call(
     if options is None:
         return pack([[*args], kwargs])
     return pack([[*args], kwargs, _option_map(options)])
+
+
+def encode_plain_calls(names: Sequence[str], columns: Sequence[Iterable[Value]]) -> list[bytes]:
+    """The bodies of calls by name, whose arguments come column by column; the bytes of `encode_call`.
+
+    For plain values only (None, bool, int of 64 bits, finite float, str, bytes), unchecked: what
+    lies between the values is made once, and that is a third of the work of packing a map for each call.
+    """
+    packer = msgpack.Packer()
+    pack_value = packer.pack
+    header = packer.pack_map_header(len(names))
+    between = [pack_value(name).replace(b"%", b"%%") + b"%b" for name in names]
+    template = b"\x92\x90" + header.replace(b"%", b"%%") + b"".join(between)  # no arguments by position
+    return [
+        template % values for values in zip(*[map(pack_value, column) for column in columns], strict=True)
+    ]
 
 
 def with_first_argument(body: bytes, packed: bytes) -> bytes:

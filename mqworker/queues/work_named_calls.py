@@ -6,11 +6,11 @@ task's signature, and its options (priority, rate, time-out) do not apply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.envelope import encode_call, explain
+from mqworker.model.envelope import encode_call, encode_plain_calls, explain
 from mqworker.model.guard import chosen_id_guard
 from mqworker.model.message import LARGEST_BODY_BYTES, USUAL_MAX_CRASHES, Message
 from mqworker.model.names import MessageId, shown, task_name
@@ -48,10 +48,7 @@ class NamedCalls:
     def _message(self, call_id: str, arguments: Mapping[str, Value]) -> Message:
         if not isinstance(call_id, str):
             raise InvalidArgument(f"id is {shown(call_id)}; accepted is a text, for each call its own")
-        try:
-            body = encode_call((), arguments)
-        except NotAccepted as refused:
-            raise explain(refused, self._task, arguments) from refused
+        body = named_call_body(self._task, arguments)
         if len(body) > self._max_message_bytes:
             raise InvalidArgument(
                 f"the arguments of {self._task} {call_id} are {len(body):,} bytes; accepted are up to "
@@ -59,3 +56,16 @@ class NamedCalls:
             )
         wanted = MessageId(call_id)
         return Message(wanted, body, self._task, guard=chosen_id_guard(wanted), max_crashes=self._max_crashes)
+
+
+def named_call_body(task: str, arguments: Mapping[str, Value]) -> bytes:
+    """The body of a call with its arguments by name; raises InvalidArgument for what cannot be sent."""
+    try:
+        return encode_call((), arguments)
+    except NotAccepted as refused:
+        raise explain(refused, task, arguments) from refused
+
+
+def plain_call_bodies(names: Sequence[str], columns: Sequence[Iterable[Value]]) -> list[bytes]:
+    """The same for many calls, column by column, of plain values that the caller has checked."""
+    return encode_plain_calls(names, columns)

@@ -104,6 +104,10 @@ class WorkQueueKeys:
         """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""
         return f"{self.prefix}held:{consumer or ''}"
 
+    def bulk(self, run: str) -> str:
+        """Hash with a time to live: part of a bulk run -> 'rows digest', how far it is stored."""
+        return f"{self.prefix}bulk:{run}"
+
     def named(self, name: str) -> str:
         """One of the shared keys by its last part, for views that only read."""
         return f"{self.prefix}{name}"

@@ -8,9 +8,10 @@ no row is seen twice while old and new files stand side by side.
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,9 @@ class Swap:
     date: str
     batch: str
     replaces: tuple[str, ...]
+    merged: str = ""
+    """The folder beside the lake in which it is written. A name of its own: Spark tasks of a compaction that
+    was killed may go on for a moment, and must not write among the files of the next."""
 
 
 def compact(
@@ -49,7 +53,8 @@ def compact(
     with exclusive(lake.compaction / "lock"):
         finish_swaps(lake)
         swaps = planned_swaps([*lake.batches()], today, Checkpoint(lake.checkpoint).committed())
-        for swap in swaps:
+        for planned in swaps:
+            swap = replace(planned, merged=f"{planned.date}-{secrets.token_hex(4)}")
             rows = _merge(spark, lake, swap)
             write_note(lake.compaction / f"{swap.date}.json", _as_note(swap))
             finish_swaps(lake)
@@ -81,7 +86,7 @@ def finish_swaps(lake: Lake) -> None:
     """Carry out what the notes say, and drop what was written without one."""
     for note in sorted(lake.compaction.glob("*.json")):
         swap = _from_note(json.loads(note.read_text(encoding="utf-8")))
-        merged, target = lake.compaction / swap.date, lake.folder(swap.date, swap.batch)
+        merged, target = lake.compaction / swap.merged, lake.folder(swap.date, swap.batch)
         if merged.exists():
             install(merged, target)
         for batch in swap.replaces:
@@ -94,8 +99,7 @@ def finish_swaps(lake: Lake) -> None:
 def _merge(spark: SparkSession, lake: Lake, swap: Swap) -> int:
     folders = [lake.folder(swap.date, batch) for batch in swap.replaces]
     expected = sum(count_rows(folder) for folder in folders)
-    merged = lake.compaction / swap.date
-    shutil.rmtree(merged, ignore_errors=True)
+    merged = lake.compaction / swap.merged
     files = max(1, round(expected / ROWS_PER_FILE))
     rows = spark.read.schema(SPARK_SCHEMA).parquet(*map(str, folders)).coalesce(files)
     rows.sortWithinPartitions("queue", "ts").write.parquet(str(merged))
@@ -107,9 +111,15 @@ def _merge(spark: SparkSession, lake: Lake, swap: Swap) -> int:
 
 
 def _as_note(swap: Swap) -> dict[str, object]:
-    return {"date": swap.date, "batch": swap.batch, "replaces": list(swap.replaces)}
+    return asdict(swap)
 
 
 def _from_note(note: dict[str, object]) -> Swap:
     replaces = note["replaces"]
-    return Swap(str(note["date"]), str(note["batch"]), tuple(replaces) if isinstance(replaces, list) else ())
+    merged = note.get("merged", note["date"])  # notes of older versions say nothing: it was the day
+    return Swap(
+        str(note["date"]),
+        str(note["batch"]),
+        tuple(replaces) if isinstance(replaces, list) else (),
+        str(merged),
+    )

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mqworker import App
 from mqworker.errors import InvalidArgument
+from mqworker.queues.work_bulk import rows_stored
 from mqworker.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,14 +40,27 @@ class EnqueuePlan:
     queue: str
     id_column: str | None = None
     format: str | None = None
+    run: str | None = None
+    """A name for this enqueueing, by which it is taken up again; by default made from the file."""
 
 
-def enqueue_file(spark: SparkSession, plan: EnqueuePlan) -> int:
-    """Enqueue one task for each row; how many rows there were."""
+@dataclass(frozen=True, slots=True)
+class EnqueuedRows:
+    """What became of the rows of a file."""
+
+    rows: int
+    known: int
+    """So many of them had been enqueued before, by the same run."""
+
+
+def enqueue_file(spark: SparkSession, plan: EnqueuePlan) -> EnqueuedRows:
+    """Enqueue one task for each row, but for those that an earlier try of the same run enqueued."""
     from pyspark.sql import Observation  # noqa: PLC0415 - optional, and seconds to import
     from pyspark.sql.functions import count, lit  # noqa: PLC0415 - same
 
     rows = read_rows(spark, plan)
+    run = plan.run or run_of(plan)
+    known = _known_rows(plan, run)
     seen = Observation("enqueue")
     writer = (
         rows.observe(seen, count(lit(1)).alias("rows"))
@@ -55,12 +70,12 @@ def enqueue_file(spark: SparkSession, plan: EnqueuePlan) -> int:
         .option("queue", plan.queue)
         .option("redis_url", plan.settings.redis_url or "")
         .option("namespace", plan.settings.namespace)
-        .option("run", run_of(plan))
+        .option("run", run)
     )
     if plan.id_column is not None:
         writer = writer.option("id", plan.id_column)
     writer.save()
-    return int(seen.get["rows"])
+    return EnqueuedRows(int(seen.get["rows"]), known)
 
 
 def read_rows(spark: SparkSession, plan: EnqueuePlan) -> DataFrame:
@@ -82,6 +97,14 @@ def read_rows(spark: SparkSession, plan: EnqueuePlan) -> DataFrame:
             f"{', '.join(rows.columns)}"
         )
     return rows
+
+
+def _known_rows(plan: EnqueuePlan, run: str) -> int:
+    app = App("pipeline", settings=plan.settings)
+    try:
+        return rows_stored(app.work_queue(plan.queue), run)
+    finally:
+        app.close()
 
 
 def file_format(file: Path, given: str | None) -> str:

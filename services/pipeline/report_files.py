@@ -31,7 +31,7 @@ class UnreadableLake(MqworkerError):
 class Extent:
     """What the ends of the files tell: how many rows, and between which instants."""
 
-    files: int
+    files: tuple[Path, ...]
     rows: int
     first_ms: int
     last_ms: int
@@ -139,7 +139,7 @@ def _extent(footers: list[_Footer]) -> Extent:
     first = [footer.first_ms for footer in footers if footer.first_ms is not None]
     last = [footer.last_ms for footer in footers if footer.last_ms is not None]
     return Extent(
-        files=len(footers),
+        files=tuple(footer.path for footer in footers),
         rows=sum(footer.rows for footer in footers),
         first_ms=min(first, default=0),
         last_ms=max(last, default=0),

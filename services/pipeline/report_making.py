@@ -4,52 +4,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from services.pipeline.lake import read_lake
 from services.pipeline.report import Detail, Question, Report, Step
 from services.pipeline.report_figures import Cell, SlowRun, Times, groups, reasons, tally, whole
 from services.pipeline.report_files import Extent
 from services.pipeline.report_histogram import Histogram
 from services.pipeline.report_query import (
-    KEY_SQL,
-    RUN,
-    TOTAL,
-    WAIT,
     By,
+    Distributions,
+    Measure,
+    ask_cells,
+    ask_examples,
+    ask_slowest,
+    ask_times,
     label,
-    read_cells,
-    read_examples,
-    read_slowest,
-    read_step_cells,
-    read_times,
-    select_events,
-    step_sql,
 )
+from services.pipeline.report_scan import EventFiles, Selection
 from services.pipeline.report_trouble import trouble_in_a_sentence
 from services.pipeline.report_window import step_ms
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-Distributions = dict[str, Histogram]
+    from pyspark.sql import SparkSession
 
 
 def make_report(spark: SparkSession, question: Question, extent: Extent) -> Report:
     """Read the lake and answer the question; `extent` is what `look_at_files` found."""
     with trouble_in_a_sentence(question.lake):
-        rows = read_lake(spark, question.lake)
-        rows = select_events(rows, question.window, question.tasks, question.queues)
-        return _answer(rows, question, extent)
+        selection = Selection(question.window, tuple(question.tasks), tuple(question.queues))
+        return _answer(EventFiles(spark, extent.files, selection), question, extent)
 
 
-def _answer(rows: DataFrame, question: Question, extent: Extent) -> Report:
+def _answer(rows: EventFiles, question: Question, extent: Extent) -> Report:
     first_ms = max(extent.first_ms, question.window.since_ms or 0)
     last_ms = min(extent.last_ms, question.window.until_ms)
-    is_page = question.detail is Detail.PAGE
-    cells = read_cells(rows, question.by, question.sla_ms)
-    waits, totals = _waits_and_totals(rows, question.by, [WAIT, TOTAL] if is_page else [WAIT])
-    found = groups(cells, waits, totals)
-    everything = whole(found, cells)
     width_ms = step_ms(last_ms - first_ms)
+    by_key = ask_cells(question.by, question.sla_ms)
+    steps: list[Step] = []
+    examples: dict[tuple[str, str], str] = {}
+    if question.detail is Detail.PAGE:
+        cells, times, step_cells, step_times, examples = rows.answers(
+            by_key,
+            ask_times(question.by, [Measure.WAIT, Measure.TOTAL]),
+            ask_cells(width_ms),
+            ask_times(width_ms, [Measure.WAIT, Measure.RUN, Measure.TOTAL]),
+            ask_examples(),
+        )
+        steps = _steps(step_cells, step_times, width_ms)
+    else:
+        cells, times = rows.answers(by_key, ask_times(question.by, [Measure.WAIT]))
+    found = groups(cells, *_waits_and_totals(times, question.by))
+    everything = whole(found, cells)
     return Report(
         question=question,
         first_ms=first_ms,
@@ -57,27 +60,28 @@ def _answer(rows: DataFrame, question: Question, extent: Extent) -> Report:
         step_ms=width_ms,
         whole=everything,
         groups=found,
-        steps=_steps(rows, width_ms) if is_page else [],
-        reasons=reasons(cells, read_examples(rows) if is_page else {}),
+        steps=steps,
+        reasons=reasons(cells, examples),
         slow_runs=_slow_runs(rows, question.slowest, everything.times.run),
     )
 
 
-def _waits_and_totals(rows: DataFrame, by: By, measures: list[str]) -> tuple[Distributions, Distributions]:
-    times = {label(by, key): each for key, each in read_times(rows, KEY_SQL[by], measures).items()}
-    waits = {name: histograms[0] for name, histograms in times.items()}
-    totals = {name: histograms[1] for name, histograms in times.items() if len(histograms) > 1}
+def _waits_and_totals(times: Distributions, by: By) -> tuple[dict[str, Histogram], dict[str, Histogram]]:
+    by_name = {label(by, key): histograms for key, histograms in times.items()}
+    waits = {name: histograms[0] for name, histograms in by_name.items()}
+    totals = {name: histograms[1] for name, histograms in by_name.items() if len(histograms) > 1}
     return waits, totals
 
 
-def _steps(rows: DataFrame, width_ms: int) -> list[Step]:
+def _steps(cells: list[Cell], times: Distributions, width_ms: int) -> list[Step]:
     """Every step between the first and the last, also those in which nothing happened."""
-    cells_by_step = read_step_cells(rows, width_ms)
-    times_by_step = read_times(rows, step_sql(width_ms), [WAIT, RUN, TOTAL])
+    cells_by_step: dict[int, list[Cell]] = {}
+    for cell in cells:
+        cells_by_step.setdefault(int(cell.key), []).append(cell)
     if not cells_by_step:
         return []
     return [
-        _step(at_ms, cells_by_step.get(at_ms, []), Times(*times_by_step.get(at_ms, ())))
+        _step(at_ms, cells_by_step.get(at_ms, []), Times(*times.get(at_ms, ())))
         for at_ms in range(min(cells_by_step), max(cells_by_step) + 1, width_ms)
     ]
 
@@ -89,8 +93,9 @@ def _step(at_ms: int, cells: list[Cell], times: Times) -> Step:
     return Step(at_ms, tally(cells), times, run_ms_by_task)
 
 
-def _slow_runs(rows: DataFrame, most: int, run: Histogram) -> list[SlowRun]:
+def _slow_runs(rows: EventFiles, most: int, run: Histogram) -> list[SlowRun]:
     if not most or not run.total:
         return []
-    # Knowing from where on the longest begin, Spark passes over all files and pages without such runs.
-    return read_slowest(rows, most, run.floor_of_longest(most))
+    # Knowing from where on the longest begin, all row groups without such runs are passed over.
+    (slow_runs,) = rows.answers(ask_slowest(most, run.floor_of_longest(most)))
+    return list(slow_runs)

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
-from urllib.parse import unquote
 
 from services.pipeline.lake import Lake
 from services.pipeline.report_files import UnreadableLake
 
-_FILE: Final = re.compile(r"file:/+([^\s'\"]+?\.parquet)")
-_CHANGED: Final = ("FILE_NOT_EXIST", "FileNotFoundException", "PATH_NOT_FOUND")
+_DAMAGED: Final = re.compile(r"UnreadableLake: (the file .+ is damaged .+)")
+_CHANGED: Final = "FileNotFoundError"
 
 
 @contextmanager
@@ -29,10 +28,10 @@ def trouble_in_a_sentence(lake: Lake) -> Iterator[None]:
 
 def sentence(lake: Lake, said: str) -> str:
     """What to tell about an error of Spark."""
-    if any(word in said for word in _CHANGED):
+    if _CHANGED in said:
         return f"the lake {lake.root} changed while it was read (a compaction?); run the report again"
-    found = _FILE.search(said)
+    found = _DAMAGED.search(said)
     if found:
-        return f"the file /{unquote(found.group(1))} is damaged and cannot be read; mend or remove it"
+        return found.group(1)
     first_line = (said.strip().splitlines() or ["no reason given"])[0]
     return f"Spark could not read the lake {lake.root}: {first_line}"

@@ -1,17 +1,18 @@
 """Writing is enqueueing: each row becomes one task, its columns the arguments by name.
 
-Spark may run a task of its own twice, and a streaming writer is not told which batch it writes. So each row
-has an id, and an id is stored once: from a column of the frame, or, for a batch whose partitions come out the
-same when tried again, from the run, the partition and the position in it.
+Spark may run a task of its own twice, and a streaming writer is not told which batch it writes. A column of
+the frame may tell rows apart: then an id is stored once, whoever stored it. Without one, in batch writes, the
+server notes how far each partition is stored; one that comes out otherwise when tried again is refused.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,13 +20,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from mqworker import App
 from mqworker.errors import InvalidArgument
+from mqworker.queues.work import WorkQueue
+from mqworker.queues.work_bulk import BulkPart, BulkRun, end_run
 from mqworker.queues.work_named_calls import BATCH, NamedCalls
 from services.pipeline.options import WriteOptions
+from services.pipeline.row_encoding import call_bodies
 
 # Any: arguments are whatever the columns hold.
 NamedCall = tuple[str, dict[str, Any]]
-
-LONGEST_RUN: Final = 40
 
 
 @dataclass
@@ -33,7 +35,6 @@ class RowsWritten(WriterCommitMessage):
     """What one Spark task did."""
 
     rows: int
-    new: int
 
 
 class TaskWriter(DataSourceArrowWriter):
@@ -47,9 +48,17 @@ class TaskWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Enqueue the rows of one partition."""
+        if self._options.id_column is not None:
+            return enqueue_named_rows(self._options, self._options.id_column, iterator)
         context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        return enqueue_rows(self._options, iterator, f"{self._run}-{partition}")
+        return enqueue_part(self._options, iterator, self._run, context.partitionId() if context else 0)
+
+    # None: Spark's own signature has it for tasks that failed, of which there are none here.
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
+        """All rows are stored: what is noted of the run has done its service."""
+        if self._options.id_column is None:
+            with _queue(self._options) as work:
+                end_run(work, self._run, round(self._options.settings.dedup_window_s * 1000))
 
 
 class TaskStreamWriter(DataSourceStreamArrowWriter):
@@ -63,43 +72,72 @@ class TaskStreamWriter(DataSourceStreamArrowWriter):
             )
         _check_columns(options, columns)
         self._options = options
+        self._id_column = options.id_column
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Enqueue the rows of one partition of one batch."""
-        return enqueue_rows(self._options, iterator, "")
+        return enqueue_named_rows(self._options, self._id_column, iterator)
 
 
-def enqueue_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], prefix: str) -> RowsWritten:
-    """Enqueue all rows; those that are known by their id are left alone."""
-    app = App("pipeline", settings=options.settings)
-    rows = new = 0
-    try:
+def enqueue_named_rows(
+    options: WriteOptions, id_column: str, batches: Iterator[pa.RecordBatch]
+) -> RowsWritten:
+    """Enqueue all rows but those whose id is known, whoever stored it."""
+    rows = 0
+    with _queue(options) as work:
         calls = NamedCalls(
-            app.work_queue(options.queue),
+            work,
             options.task,
             max_crashes=options.settings.max_crashes,
             max_message_bytes=options.settings.max_message_bytes,
         )
         for batch in batches:
-            named = _named_calls(batch, options.id_column, prefix, rows)
             rows += batch.num_rows
+            named = _named_calls(batch, id_column)
             while some := list(islice(named, BATCH)):
-                new += calls.enqueue(some)
+                calls.enqueue(some)
+    return RowsWritten(rows)
+
+
+def enqueue_part(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], run: str, number: int
+) -> RowsWritten:
+    """Enqueue all rows of a partition but those that another attempt at it has stored."""
+    settings = options.settings
+    with _queue(options) as work:
+        part = BulkPart(
+            BulkRun(
+                keys=work.calls.keys,
+                name=run,
+                task=options.task,
+                namespace=settings.namespace,
+                events_kept=settings.events_kept,
+                max_crashes=settings.max_crashes,
+                max_body_bytes=settings.max_message_bytes,
+            ),
+            number,
+        )
+        for batch in batches:
+            for bodies in call_bodies(batch, options.task):
+                work.store.follow(part.add(bodies))
+        part.end()
+    return RowsWritten(part.rows)
+
+
+@contextmanager
+def _queue(options: WriteOptions) -> Iterator[WorkQueue]:
+    app = App("pipeline", settings=options.settings)
+    try:
+        yield app.work_queue(options.queue)
     finally:
         app.close()
-    return RowsWritten(rows, new)
 
 
-def _named_calls(
-    batch: pa.RecordBatch, id_column: str | None, prefix: str, first: int
-) -> Iterator[NamedCall]:
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name != id_column}
-    if id_column is None:
-        ids: list[str] = [f"{prefix}-{position}" for position in range(first, first + batch.num_rows)]
-    else:
-        ids = batch.column(id_column).cast(pa.string()).to_pylist()
-    names = tuple(columns)
-    rows = zip(*columns.values(), strict=True) if names else iter([()] * batch.num_rows)
+def _named_calls(batch: pa.RecordBatch, id_column: str) -> Iterator[NamedCall]:
+    names = tuple(name for name in batch.schema.names if name != id_column)
+    columns = [batch.column(name).to_pylist() for name in names]
+    ids: list[str] = batch.column(id_column).cast(pa.string()).to_pylist()
+    rows = zip(*columns, strict=True) if names else iter([()] * batch.num_rows)
     for call_id, values in zip(ids, rows, strict=True):
         yield call_id, dict(zip(names, values, strict=True))
 

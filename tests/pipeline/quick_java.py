@@ -8,3 +8,6 @@ QUICK_CONF: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "512m",
 }
+
+QUICK_ENVIRONMENT: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+"""The same for every JVM that a process starts, where no setting reaches it."""

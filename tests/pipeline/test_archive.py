@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mqworker.settings import Settings, load_settings
-from services.pipeline import compaction
 from services.pipeline.archive import ArchivePlan, CheckpointTooOld, archive_once
-from services.pipeline.compaction import compact
 from services.pipeline.lake import EmptyLake, Lake, read_lake
 from services.pipeline.lake_files import BrokenFile, LakeInUse, exclusive
 from services.pipeline.offsets import EventsLost, ForeignHistory
@@ -168,64 +165,3 @@ def test_an_empty_lake_and_a_broken_file_are_told_in_a_sentence(
 
     with pytest.raises(BrokenFile, match=file.name):
         verify(spark, lake)
-
-
-@pytest.fixture
-def planned(settings: Settings, lake: Lake) -> ArchivePlan:
-    return ArchivePlan(settings, lake)
-
-
-class Killed(BaseException):
-    """Stands for a kill: nobody may catch it and tidy up."""
-
-
-STAGES = ["write_note", "install", "rmtree", "unlink"]
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_compaction_that_is_killed_half_way_loses_and_doubles_nothing(
-    spark: SparkSession, planned: ArchivePlan, server: RealServer, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
-    with server.client() as client:
-        for number in range(12):
-            append_block_at(client, "mail", MIDNIGHT_MS - 100 + number, [f"m{number}", f"n{number}"])
-    lake = planned.lake
-    archive(spark, replace(planned, max_events_per_batch=8))
-    before = sorted(map(tuple, read_lake(spark, lake).select("shard", "block", "seq").collect()))
-
-    with monkeypatch.context() as patched:
-        _kill_at(patched, stage)
-        with pytest.raises(Killed):
-            compact(spark, lake, "2026-09-22")
-
-    def keys() -> list[tuple[object, ...]]:
-        return sorted(map(tuple, read_lake(spark, lake).select("shard", "block", "seq").collect()))
-
-    assert keys() == before
-    compact(spark, lake, "2026-09-22")
-    assert keys() == before
-    assert [batch for _, batch in lake.batches()] == ["c0000000002"]
-    assert verify(spark, lake).problems() == []
-    assert archive(spark, planned) == 0
-
-
-def _kill_at(patched: pytest.MonkeyPatch, stage: str) -> None:
-    def killed(*_: object, **__: object) -> None:
-        raise Killed
-
-    if stage == "rmtree":  # after the first of the old folders is gone
-        removed: list[Path] = []
-        real = shutil.rmtree
-
-        def remove_one(path: Path, **options: bool) -> None:
-            if path.name.startswith("batch="):
-                if removed:
-                    raise Killed
-                removed.append(path)
-            real(path, **options)
-
-        patched.setattr(compaction.shutil, "rmtree", remove_one)
-    elif stage == "unlink":
-        patched.setattr(Path, "unlink", killed)
-    else:
-        patched.setattr(compaction, stage, killed)

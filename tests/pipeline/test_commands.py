@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,31 @@ def test_archive_verify_and_compact_say_what_they_did(run: Run, server: RealServ
     assert compacted.stdout == "nothing to compact\n"
 
 
+def test_release_gives_streams_their_usual_cap_again(
+    run: Run, server: RealServer, settings: Settings
+) -> None:
+    app = App("shop", settings=replace(settings, events_kept=1))
+    for queue in ("mail", "web"):
+        app.work_queue(queue).push("first")
+    assert run("archive", "--once", "--hold", "10000").exit_code == 0
+    command = ["pipeline", "release", "--redis-url", settings.redis_url or ""]
+
+    released = CliRunner().invoke(mqworker, [*command, "mail"])
+    unknown = CliRunner().invoke(mqworker, [*command, "mial"])
+
+    for queue in ("mail", "web"):
+        for number in range(500):
+            app.work_queue(queue).push(f"letter {number}")
+    app.close()
+    assert released.stdout == "1 queue no longer held for an archiver\n"
+    assert (unknown.exit_code, unknown.stderr) == (1, "mqworker: there is no queue 'mial'\n")
+    with server.client() as client:
+        kept = {queue: client.xlen(f"mqw:{{{queue}}}:events") for queue in ("mail", "web")}
+    assert kept["web"] == 501
+    assert kept["mail"] < 200  # about one, in whole nodes of the stream
+    assert CliRunner().invoke(mqworker, command).stdout == "2 queues no longer held for an archiver\n"
+
+
 def test_an_empty_lake_is_told_in_a_sentence(run: Run) -> None:
     result = run("verify")
 
@@ -69,12 +95,15 @@ def test_an_empty_lake_is_told_in_a_sentence(run: Run) -> None:
 def test_enqueue_is_repeatable(run: Run, settings: Settings, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
 
-    results = [run("enqueue", str(tmp_path / name), "--task", "ship", "--queue", "orders") for _ in range(2)]
+    command = ("enqueue", str(tmp_path / name), "--task", "ship", "--queue", "orders")
+    first, second, third = run(*command), run(*command), run(*command, "--run", "another")
 
-    assert [result.exit_code for result in results] == [0, 0]
-    assert results[0].stdout == f"3 rows of {name} enqueued as ship in queue orders\n"
+    assert [first.exit_code, second.exit_code, third.exit_code] == [0, 0, 0]
+    assert first.stdout == third.stdout == f"3 rows of {name} enqueued as ship in queue orders\n"
+    again = "3 of them before, by the same run; --run NAME enqueues them anew\n"
+    assert second.stdout == first.stdout + again
     app = App("shop", settings=settings)
-    assert app.work_queue("orders").counts().ready == 3
+    assert app.work_queue("orders").counts().ready == 6
     app.close()
 
 

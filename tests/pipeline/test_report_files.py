@@ -96,12 +96,12 @@ def rewrite(lake: Lake, rows: pa.Table) -> None:
     ("said", "told"),
     [
         (
-            "[FAILED_READ_FILE.FILE_NOT_EXIST] gone",
+            "FileNotFoundError: [Errno 2] Failed to open local file",
             "changed while it was read (a compaction?); run the report",
         ),
         (
-            "Error while reading file:///lake/a%20b.parquet. Caused by",
-            "the file /lake/a b.parquet is damaged",
+            "x\nservices.pipeline.y.UnreadableLake: the file /lake/a b.parquet is damaged and so on\n at",
+            "the file /lake/a b.parquet is damaged and so on",
         ),
         ("something else\n at line 1", "Spark could not read the lake /lake: something else"),
         ("", "no reason given"),

@@ -2,10 +2,11 @@
 
 import math
 
-from hypothesis import given
+import pyarrow as pa
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pipeline.report_histogram import Histogram, bucket_of, merged, middle_of
+from services.pipeline.report_histogram import GROWTH, Histogram, bucket_of, buckets_of, merged, middle_of
 
 TIMES = st.lists(st.floats(min_value=0.002, max_value=1e9), min_size=1, max_size=200)
 
@@ -44,6 +45,24 @@ def test_the_floor_of_the_longest_lets_as_many_pass(times: list[float], most: in
     floor = histogram_of(times).floor_of_longest(most)
 
     assert sum(ms >= floor for ms in times) >= min(most, len(times))
+
+
+@settings(deadline=None)  # Arrow and numpy load some of their code when first asked
+@given(TIMES)
+def test_a_column_of_times_falls_into_the_buckets_around_them(times: list[float]) -> None:
+    found = buckets_of(pa.array(times)).to_pylist()
+
+    for ms, bucket in zip(times, found, strict=True):
+        assert GROWTH**bucket <= ms * (1 + 1e-9)
+        assert ms < GROWTH ** (bucket + 1) * (1 + 1e-9)
+
+
+def test_no_time_has_no_bucket_and_strange_times_do_no_harm() -> None:
+    found = buckets_of(pa.array([None, 1.0, float("nan"), float("inf"), -3.0])).to_pylist()
+
+    assert found[:3] == [None, 0, None]
+    assert found[3] > bucket_of(1e12)
+    assert found[4] == bucket_of(-3.0)
 
 
 def test_no_times_have_no_percentile() -> None:

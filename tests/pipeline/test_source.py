@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+ArrowMap = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
 @pytest.fixture
 def app(settings: Settings) -> Iterator[App]:
     application = App("shop", settings=settings)
     yield application
     application.close()
+
+
+@contextmanager
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    """Rows reach the writer by the thousand, so that an attempt which fails has stored some before."""
+    usual = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(usual))
 
 
 def table(spark: SparkSession, settings: Settings, name: str = "events") -> DataFrame:
@@ -107,27 +122,66 @@ def test_rows_become_tasks_that_a_worker_understands(
     ]
 
 
+def failing_once(url: str, *, is_reordered: bool) -> ArrowMap:
+    """Partitions that fail in the middle when some of their rows are stored; the second try has all rows."""
+
+    def some_then_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time  # noqa: PLC0415 - runs in another process, where the tests cannot be imported
+
+        import redis  # noqa: PLC0415 - same
+        from pyspark import TaskContext  # noqa: PLC0415 - same
+
+        context = TaskContext.get()
+        assert context is not None
+        chunks = pa.Table.from_batches(list(batches)).to_batches(max_chunksize=1_000)
+        if context.attemptNumber() > 0:
+            yield from reversed(chunks) if is_reordered else chunks
+            return
+        yield from chunks[:2]
+        end = time.monotonic() + 60
+        with redis.Redis.from_url(url) as client:
+            while not client.exists("mqw:{bulk}:ready") and time.monotonic() < end:
+                time.sleep(0.01)
+        raise RuntimeError("injected")
+
+    return some_then_all
+
+
+def wide_rows(spark: SparkSession) -> DataFrame:
+    """Rows of which a thousand do not fit the buffers between two processes."""
+    return spark.range(0, 8_000, numPartitions=2).selectExpr("id AS number", "repeat('x', 300) AS text")
+
+
 def test_a_row_is_enqueued_once_however_often_its_spark_task_runs(
     spark: SparkSession, settings: Settings, app: App
 ) -> None:
-    def fail_the_first_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext  # noqa: PLC0415
+    failing = failing_once(settings.redis_url or "", is_reordered=False)
 
-        context = TaskContext.get()
-        for number, batch in enumerate(batches):
-            if context is not None and context.attemptNumber() == 0 and number == 2:
-                raise RuntimeError("injected")
-            yield batch
+    with small_batches(spark):
+        write(wide_rows(spark).mapInArrow(failing, "number BIGINT, text STRING"), settings)
 
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
-    try:
-        rows = spark.range(0, 20_000, numPartitions=4).mapInArrow(fail_the_first_time, "id BIGINT")
-        write(rows.withColumnRenamed("id", "number"), settings)
-    finally:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+    work = app.work_queue("bulk")
+    assert (work.counts().ready, work.counts().totals["enqueued"]) == (8_000, 8_000)
+    numbers = [decode_call(each.body).kwargs["number"] for _ in range(8) for each in work.claim(1_000)]
+    assert sorted(numbers) == list(range(8_000))
 
+
+def test_a_partition_that_comes_out_in_another_order_is_refused_unless_rows_have_ids(
+    spark: SparkSession, settings: Settings, app: App
+) -> None:
+    failing = failing_once(settings.redis_url or "", is_reordered=True)
+    rows = wide_rows(spark).mapInArrow(failing, "number BIGINT, text STRING")
+
+    with small_batches(spark):
+        with pytest.raises(Exception, match=r"came out otherwise when tried again.*\(option id\)"):
+            write(rows, settings)
+        stored = app.work_queue("bulk").counts().totals["enqueued"]
+        app.work_queue("bulk").purge_waiting()
+        write(rows.selectExpr("*", "concat('n', number) AS name"), settings, id="name")
+
+    assert 0 < stored <= 4_000  # of each partition what the first attempt stored, and not a row more
     counts = app.work_queue("bulk").counts()
-    assert (counts.ready, counts.totals["enqueued"]) == (20_000, 20_000)
+    assert (counts.ready, counts.totals["enqueued"]) == (8_000, stored + 8_000)
 
 
 def test_a_column_of_ids_tells_rows_apart(spark: SparkSession, settings: Settings, app: App) -> None:
