@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format test-unit test-redis test-system drills bench bench-peers run protocols clean
+.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -29,8 +29,19 @@ setup: $(STAMP) ## build the virtualenv with everything for development
 demo: $(CORE) ## see it work: thousands of tasks of every kind, with kill -9 in the middle, and the status screen
 	@$(BIN)/python examples/demo.py
 
-test: $(STAMP) ## all tests, on real servers
-	$(BIN)/python -m pytest --durations=25
+# Most tests wait for processes most of the time, so two halves run beside each other.
+BESIDE := tests/gq tests/interop tests/pipeline tests/services
+BESIDE_LOG := $(VENV)/tests-beside.log
+
+test: $(STAMP) ## all tests, on real servers; in two halves beside each other
+	@$(MAKE) --no-print-directory --jobs=2 test-beside test-others
+
+test-others: $(STAMP)
+	$(BIN)/python -m pytest --durations=15 $(addprefix --ignore=,$(BESIDE))
+
+test-beside: $(STAMP)
+	@$(BIN)/python -m pytest --durations=15 -p no:cacheprovider $(BESIDE) >$(BESIDE_LOG) 2>&1; status=$$?; \
+		echo "$(BESIDE):"; cat $(BESIDE_LOG); exit $$status
 
 check: $(STAMP) ## format, lint, types, import directions, unit tests: under a minute
 	$(BIN)/ruff format --check .
