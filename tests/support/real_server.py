@@ -5,6 +5,8 @@ It can be killed with -9, stopped and started again on the same data: that is wh
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +20,8 @@ from typing import Self
 import redis
 
 START_DEADLINE_S = 20.0
+_BELOW_EPHEMERAL = range(15_000, 32_000)
+_given: set[int] = set()
 
 
 def server_binary() -> str:
@@ -28,11 +32,15 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that was free a moment ago, and that no connection on its way out is given meanwhile."""
+    chance = random.SystemRandom()  # as another process does that tests beside this one
+    while True:
+        port = chance.choice(_BELOW_EPHEMERAL)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 class RealServer:
