@@ -29,7 +29,7 @@ from mqworker.store.server_errors import (
 
 LINK_ERRORS = (exceptions.RedisError, OSError)
 _monotonic_s = SystemClock().monotonic_s
-IDLE_AFTER_S = 0.002
+IDLE_AFTER_S = 0.0005
 """A link that was in use a shorter time ago is not looked at: no server restarts as quickly."""
 
 

@@ -32,7 +32,7 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago, and that no connection on its way out is given meanwhile."""
+    """A loopback port that was free a moment ago, and is given to no connection on its way out meanwhile."""
     chance = random.SystemRandom()  # as another process does that tests beside this one
     while True:
         port = chance.choice(_BELOW_EPHEMERAL)
