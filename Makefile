@@ -40,7 +40,7 @@ test-others: $(STAMP)
 	$(BIN)/python -m pytest --durations=15 $(addprefix --ignore=,$(BESIDE))
 
 test-beside: $(STAMP)
-	@$(BIN)/python -m pytest --durations=15 -p no:cacheprovider $(BESIDE) >$(BESIDE_LOG) 2>&1; status=$$?; \
+	@$(BIN)/python -m pytest --durations=15 $(BESIDE) >$(BESIDE_LOG) 2>&1; status=$$?; \
 		echo "$(BESIDE):"; cat $(BESIDE_LOG); exit $$status
 
 check: $(STAMP) ## format, lint, types, import directions, unit tests: under a minute

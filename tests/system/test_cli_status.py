@@ -172,6 +172,15 @@ def test_every_line_fits_80_columns(line: CommandLine) -> None:
     assert all(each == each.rstrip() for each in lines)
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Where the tests run in the background of a shell, interrupts are ignored, and by all children too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_watch_goes_on_until_interrupted(line: CommandLine) -> None:
     line.add_node("mail")
     command = [sys.executable, "-m", "mqworker", "status", "--json", "--watch", "-r", line.server.url]
