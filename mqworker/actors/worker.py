@@ -130,13 +130,8 @@ class Worker:
     def turn(self, now_ms: int) -> Iterator[Post]:
         """Run tasks for a stint, and report."""
         self._collect_finished()
-        stop_at_ms = now_ms + STINT_MS
-        while self._pending:
-            queue, delivery = self._pending.popleft()
-            self._run(queue, delivery)
-            if self._clock.monotonic_ms() >= stop_at_ms:
-                break
-        self._slots.end(self._index)
+        if self._pending:
+            self._run_for_a_stint(now_ms + STINT_MS)
         self._collect_finished()
         yield from self._report.posts()
         yield from self._leaving()
@@ -174,6 +169,16 @@ class Worker:
                 self._bench.run_in_thread(queue, delivery)
             else:
                 self._pending.append((queue, delivery))
+
+    def _run_for_a_stint(self, stop_at_ms: int) -> None:
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            self._run(queue, delivery)
+            if self._clock.monotonic_ms() >= stop_at_ms:
+                break
+        # Only after a run: until the dispatcher has heard of this worker, the slot is the evidence of what
+        # the one before it died over.
+        self._slots.end(self._index)
 
     def _run(self, queue: str, delivery: Delivery) -> None:
         hard_ms = self._runner.hard_timeout_ms(delivery.task)

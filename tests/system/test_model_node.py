@@ -112,7 +112,7 @@ def test_the_command_line_tells_what_the_queue_holds(
     kind: str, start: StartNode, server: RealServer, database_of: DatabaseOf
 ) -> None:
     node = start(Rsmq(vt=5) if kind == "rsmq" else Gq(url=database_of(kind)))
-    node.tasks.count.enqueue_many([(number, 6.0) for number in range(5)])
+    node.tasks.count.enqueue_many([(number, 60.0) for number in range(5)])
     waiting, taken = ("visible", "hidden") if kind == "rsmq" else ("queued", "consumed")
     line = CommandLine(server)
 
@@ -123,6 +123,7 @@ def test_the_command_line_tells_what_the_queue_holds(
     node.wait_until(lambda: counted("queue", "show", QUEUE), "it was counted")
     assert counted("queue", "list")
     line.store.close()
+    node.kill_all()  # its tasks would take a while to end
 
 
 @pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])
