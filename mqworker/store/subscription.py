@@ -134,6 +134,7 @@ class Subscription:
             if isinstance(reply, exceptions.AskError):
                 raise reply
         settled(raw, node.name)
+        self._keep_complete(_reader_of(link))  # what came right behind the answer makes nothing readable
         _socket_of(link).settimeout(0)
         self._selector.register(_socket_of(link), selectors.EVENT_READ, link)
 
@@ -148,12 +149,15 @@ class Subscription:
             if not data:
                 raise StoreUnavailable("the server closed the subscription", maybe_executed=False)
             reader.feed(data)
-            while (message := reader.gets()) is not self._nothing:
-                if not self._keep_wake_up(message):
-                    # Anything else ends the subscription: the slot moved away (sunsubscribe), or an error.
-                    raise StoreUnavailable("the subscription ended", maybe_executed=False)
+            self._keep_complete(reader)
             if not (isinstance(descriptor, ssl.SSLSocket) and descriptor.pending()):
                 return
+
+    def _keep_complete(self, reader: hiredis.Reader) -> None:
+        while (message := reader.gets()) is not self._nothing:
+            if not self._keep_wake_up(message):
+                # Anything else ends the subscription: the slot moved away (sunsubscribe), or an error.
+                raise StoreUnavailable("the subscription ended", maybe_executed=False)
 
     def _keep_wake_up(self, message: object) -> bool:
         match message:
