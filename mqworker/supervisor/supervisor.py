@@ -93,7 +93,9 @@ class Supervisor:
         """Run the node until it is stopped; nothing of it is left then."""
         with ExitStack() as closing:
             inbox = closing.enter_context(SignalInbox())
-            self._selector.register(inbox, selectors.EVENT_READ, lambda _now_ms: self._hear_signals(inbox))
+            self._selector.register(
+                inbox, selectors.EVENT_READ, lambda now_ms: self._hear_signals(inbox, now_ms)
+            )
             self._open_status_socket(closing)
             closing.callback(self._selector.close)
             closing.callback(self._remove_slots)
@@ -176,8 +178,7 @@ class Supervisor:
 
     # Signals
 
-    def _hear_signals(self, inbox: SignalInbox) -> None:
-        now_ms = self._clock.monotonic_ms()
+    def _hear_signals(self, inbox: SignalInbox, now_ms: int) -> None:
         for number in inbox.take():
             match number:
                 case signal.SIGTERM | signal.SIGINT:
