@@ -3,7 +3,7 @@
 Owns:     the credit of each worker and the deliveries in flight.
 Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (worker);
           WorkerExited, RetireWorker, Drain (supervisor).
-Sends:    RunDeliveries, CancelDelivery, Drain (worker); PermitsWanted (rate limiter);
+Sends:    StandReady, RunDeliveries, CancelDelivery, Drain (worker); PermitsWanted (rate limiter);
           KillWorker, NudgeWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
@@ -25,7 +25,9 @@ from mqworker.actors.dispatcher_line import ModelLines, lines_of
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS, Losses
 from mqworker.actors.dispatcher_permits import ASK_EVERY_MS, PermitRequests
 from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher_queues import DispatchedQueues
 from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS, Shelf
+from mqworker.actors.dispatcher_shortcuts import LOOK_AFTER_MS, Shortcuts
 from mqworker.actors.dispatcher_stock import StockTaking
 from mqworker.actors.dispatcher_verdicts import (
     verdict_on_unbegun,
@@ -44,18 +46,19 @@ from mqworker.actors.mail import (
     PeerAttached,
     PeerLost,
     RetireWorker,
+    StandReady,
     WorkerExited,
     WorkerLeaving,
     WorkerReady,
 )
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import Running, RunSlots
+from mqworker.actors.tickets import Tickets
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
-from mqworker.model.names import ConsumerName, QueueName
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.model.names import ConsumerName
 from mqworker.store.exchange import Exchange
 from mqworker.store.store import Store
 
@@ -75,27 +78,24 @@ class Dispatcher:
     def __init__(
         self,
         store: Store,
-        queues: Sequence[DispatchedQueue],
-        consumer: ConsumerName,
-        slots: RunSlots,
-        *,
-        options: WorkQueueOptions,
+        queues: DispatchedQueues,
         lines: ModelLines,
+        *,
+        slots: RunSlots,
+        tickets: Tickets,
         log: Logger,
     ) -> None:
         self._store = store
+        self._queues = queues
         self._lines = lines
-        self._queue_by_name: dict[str, DispatchedQueue] = {queue.name: queue for queue in queues}
-        self._fixed_queues = frozenset(self._queue_by_name)
-        self._consumer = consumer
         self._slots = slots
-        self._stock = StockTaking(store, log)
-        self._options = options
         self._log = log
         self._crew = Crew()
         self._lost = Losses()
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times)
+        self._shortcuts = Shortcuts(tickets, self._crew, self._shelf)
+        self._stock = StockTaking(store, self._shortcuts, log)
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._permits = PermitRequests()
@@ -115,9 +115,10 @@ class Dispatcher:
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._crew[sender], queue, fences, now_ms)
             case WorkerReady():
-                self._welcome(mail, sender, now_ms)
+                return self._welcome(mail, sender, now_ms)
             case PeerAttached(peer) if peer.startswith(WORKER):
                 self._crew.join(peer)
+                self._shortcuts.welcome(peer)
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
             case WorkerExited(worker, cause):
@@ -140,38 +141,41 @@ class Dispatcher:
         What is handed out is on its way before the rest is looked at: the loop sends each mail as it comes.
         """
         self._hear_wake_ups(now_ms)
-        yield from self._shelf.hand_out(now_ms)
+        self._shortcuts.close_overdue(now_ms)
+        yield from self._hand_out(now_ms)
         yield from self._settle_for_the_lost(now_ms)
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
-            for queue in self._queues():
+            for queue in self._queues:
                 queue.may_have_messages = True
         room = self._room()
-        self._lines.turn(self._shelf, room, self._idle(), self._queues(), now_ms)
+        self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
         self._exchange_with_queues(now_ms)
-        yield from self._shelf.hand_out(now_ms)
+        yield from self._hand_out(now_ms)
         cancelled, self._cancelled = self._cancelled, []
         yield from cancelled
         self._take_stock(now_ms)
         self._give_back_what_waits(now_ms)
         yield from look_after(self._crew, self._slots, now_ms)
-        yield from self._permits.mails(self._queues(), room, now_ms)
+        yield from self._permits.mails(self._queues, room, now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until the next poll, or sooner while workers have something in their hands."""
         wait_ms = self._poll_at_ms - now_ms
+        if self._shortcuts.are_open:
+            wait_ms = min(wait_ms, LOOK_AFTER_MS)
         idle = self._idle()
-        unsettled = [queue for queue in self._queues() if queue.has_unsettled or queue.has_ackable(idle)]
+        unsettled = [queue for queue in self._queues if queue.has_unsettled or queue.has_ackable(idle)]
         if unsettled:
             return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
         room, room_in_order = self._room(), self._room(in_order=True)
-        if any(queue.wants(room, room_in_order, now_ms) for queue in self._queues()):
+        if any(queue.wants(room, room_in_order, now_ms) for queue in self._queues):
             return 0  # it claimed fewer than there is room for, to see whether they find a worker
         if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
-        if any(queue.is_limited for queue in self._queues()):
+        if any(queue.is_limited for queue in self._queues):
             return min(wait_ms, ASK_EVERY_MS)
         return wait_ms
 
@@ -186,9 +190,9 @@ class Dispatcher:
             "lost": len(self._lost),
             "in_flight": sum(len(hand.flights) for hand in self._crew),
             "workers": {hand.name: len(hand.flights) for hand in self._crew},
-            "queues": sorted([*self._queue_by_name, *(line.name for line in self._lines)]),
+            "queues": sorted(queue.name for queue in (*self._queues, *self._lines)),
             "models": self._lines.facts(),
-            "is_store_up": not any(queue.resume_at_ms for queue in self._queues()),
+            "is_store_up": not any(queue.resume_at_ms for queue in self._queues),
             "batch_size": self._times.batch_size(),
         }
 
@@ -198,10 +202,11 @@ class Dispatcher:
         room, room_in_order, idle = self._room(), self._room(in_order=True), self._idle()
         healthy: list[tuple[DispatchedQueue, Exchange]] = []
         troubled: list[tuple[DispatchedQueue, Exchange]] = []
-        for queue in sorted(self._queues(), key=lambda each: each.worker_ms):
+        for queue in sorted(self._queues, key=lambda each: each.worker_ms):
             if now_ms < queue.resume_at_ms:
                 continue
-            exchange = queue.next_exchange(self._store, queue.wants(room, room_in_order, now_ms), idle)
+            wanted = queue.wants(room, room_in_order, now_ms)
+            exchange = queue.next_exchange(self._store, wanted, idle, self._shortcuts.tickets)
             if exchange is not None:
                 room, room_in_order = room - queue.asked_for, room_in_order - queue.asked_for
                 (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
@@ -224,10 +229,15 @@ class Dispatcher:
             self._stock.hurry(queue, now_ms)
         self._shelf.put(queue, queue.complete(outcome, now_ms))
 
+    def _hand_out(self, now_ms: int) -> Sequence[Post]:
+        if self._shelf:  # whoever is to be given something must not begin something by itself
+            self._shortcuts.close_all()
+        return self._shelf.hand_out(now_ms)
+
     def _room(self, *, in_order: bool = False) -> int:
         if self._drain_until_ms is not None:
             return 0
-        waiting = len(self._shelf) + sum(len(queue.unacked) for queue in self._queues())
+        waiting = len(self._shelf) + sum(len(queue.unacked) for queue in self._queues)
         return max(0, self._crew.room(self._times.batch_size(), in_order=in_order) - waiting)
 
     def _idle(self) -> Idle:
@@ -239,7 +249,7 @@ class Dispatcher:
         queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
 
     def _take_stock(self, now_ms: int) -> None:
-        for queue in self._queues():
+        for queue in self._queues:
             if not self._stock.is_due(queue, now_ms):
                 continue
             known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
@@ -252,7 +262,7 @@ class Dispatcher:
     def _give_back_what_waits(self, now_ms: int) -> None:
         """Learn from what found no worker, and let other nodes have it when it waits too long."""
         left = self._shelf.count_by_queue()
-        for queue in self._queues():
+        for queue in self._queues:
             # One for each worker may wait for its ack: it begins when the worker is done with the one before.
             queue.note_left_over(left[queue.name] + max(0, len(queue.unacked) - len(self._crew)))
             self._release(queue, queue.take_overdue(now_ms - LONGEST_WAIT_MS))
@@ -268,12 +278,11 @@ class Dispatcher:
             queue.settle([verdict_on_unbegun(each.fence, each.record) for each in deliveries])
 
     def _finish(self, mail: DeliveriesFinished, hand: Hand, now_ms: int) -> None:
-        for fence in mail.fences:
-            hand.drop(mail.queue, fence)
+        self._shortcuts.note_report(hand, mail.queue, mail.fences)
         hand.last_report_ms = now_ms
         hand.was_nudged = False
         self._times.note(mail.run_ms_by_task)
-        queue = self._named(mail.queue)
+        queue = self._queues[mail.queue]
         queue.charge(sum(total_ms for _, total_ms in mail.run_ms_by_task.values()))
         queue.add_settlement(mail.arguments)
         self._settled += len(mail.fences)
@@ -284,30 +293,24 @@ class Dispatcher:
         for fence in reversed(fences):
             flight = hand.drop(queue, fence)
             if flight is not None:
-                self._shelf.put_back(self._named(queue), Claimed(fence, flight.record, now_ms))
+                self._shelf.put_back(self._queues[queue], Claimed(fence, flight.record, now_ms))
         hand.last_report_ms = now_ms
 
     # Workers
 
-    def _welcome(self, mail: WorkerReady, sender: str, now_ms: int) -> None:
+    def _welcome(self, mail: WorkerReady, sender: str, now_ms: int) -> Sequence[Post]:
         hand = self._crew[sender]
         hand.tasks, hand.threads, hand.concurrency = mail.tasks, mail.threads, mail.concurrency
         hand.is_ready, hand.last_report_ms = True, now_ms
-        for name, options in mail.queues.items():
-            if self._fixed_queues and name not in self._fixed_queues:
-                continue
-            if "model" in options:
-                self._queue_by_name.pop(name, None)
-                self._lines.open(name, options["model"])
-            elif name not in self._queue_by_name:
-                self._queue_by_name[name] = DispatchedQueue(QueueName(name), self._consumer, self._options)
-            self._named(name).learn(options.get("weight", 1), mail.tasks)
+        self._queues.learn(mail)
         self._choose_channels()
+        return [Post(sender, StandReady(self._shortcuts.channels(sender, self._queues)))]
 
     def _lose(self, worker: str, now_ms: int) -> None:
         # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
         hand = self._crew.leave(worker)
         if hand is not None:
+            self._shortcuts.close(hand)
             self._lost.add(hand, self._slots.running(slot_of(worker)), now_ms)
 
     def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
@@ -323,7 +326,7 @@ class Dispatcher:
         else:
             verdicts = verdicts_on_lost_hand(hand, running, cause)
         for name, settlements in verdicts.items():
-            self._named(name).settle_for_the_lost(settlements)
+            self._queues[name].settle_for_the_lost(settlements)
         if hand.flights:
             self._log.warning("worker_lost", worker=hand.name, cause=cause, deliveries=len(hand.flights))
 
@@ -334,25 +337,19 @@ class Dispatcher:
             if text.startswith(b"cancel "):
                 self._cancel(text[7:])
                 continue
-            for queue in self._queues():
+            for queue in self._queues:
                 if channel == queue.held_key:
-                    self._take_handed_over(queue, text, now_ms)
+                    self._shortcuts.hear(queue, text, now_ms)
                 elif channel == "":
                     self._stock.hurry(queue, now_ms)
                 if channel in (queue.keys.meta, "") and not queue.may_have_messages:
-                    queue.wake(min(each.worker_ms for each in self._queues()))
-
-    def _take_handed_over(self, queue: DispatchedQueue, text: bytes, now_ms: int) -> None:
-        fence, record = text.split(b" ", 1)
-        delivery = Claimed(int(fence), record, now_ms)
-        if not self._stock.has_released(queue, delivery):
-            self._shelf.put(queue, queue.take_handed_over(delivery))
+                    queue.wake(min(each.worker_ms for each in self._queues))
 
     def _choose_channels(self) -> None:
         """Of each queue the wake-ups and, unless this is the end, what is handed over."""
-        channels = {queue.keys.meta for queue in self._queues()}
+        channels = {queue.keys.meta for queue in self._queues}
         if self._drain_until_ms is None:
-            channels |= {queue.held_key for queue in self._queues()}
+            channels |= {queue.held_key for queue in self._queues}
         self._channels = frozenset(channels)
 
     def _cancel(self, message: bytes) -> None:
@@ -368,13 +365,14 @@ class Dispatcher:
         return [Post(SUPERVISOR, NudgeWorker(hand.name)) for hand in self._crew if len(hand.flights) > 1]
 
     def _drain(self, now_ms: int) -> list[Post]:
-        for queue in self._queues():
+        is_clear = self._shortcuts.close_all()
+        for queue in self._queues:
             self._shelf.put(queue, queue.unacked)
             queue.unacked.clear()
         for queue, deliveries in self._shelf.take_all().items():
             self._release(queue, deliveries)
-        in_flight = bool(self._lost) or any(hand.flights for hand in self._crew)
-        if not in_flight and not any(queue.has_unsettled for queue in self._queues()):
+        in_flight = bool(self._lost) or not is_clear or any(hand.flights for hand in self._crew)
+        if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
             return [Post(hand.name, Drain(0)) for hand in self._crew]
         if in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
@@ -382,19 +380,18 @@ class Dispatcher:
             return [Post(SUPERVISOR, KillWorker(hand.name, "drain")) for hand in self._crew if hand.flights]
         return []
 
-    def _named(self, queue: str) -> DispatchedQueue:
-        return self._lines.get(queue) or self._queue_by_name[queue]
-
-    def _queues(self) -> Iterable[DispatchedQueue]:
-        return self._queue_by_name.values()
-
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The dispatcher's process."""
-    consumer, options = ConsumerName(start.consumer), queue_options(start.settings)
-    queues = [DispatchedQueue(QueueName(name), consumer, options) for name in start.settings.queues]
-    slots, lines, log = RunSlots(start.slots_path), lines_of(start), logger_of(start)
-    dispatcher = Dispatcher(open_store(start), queues, consumer, slots, options=options, lines=lines, log=log)
+    lines, consumer, options = lines_of(start), ConsumerName(start.consumer), queue_options(start.settings)
+    dispatcher = Dispatcher(
+        open_store(start),
+        DispatchedQueues(start.settings.queues, consumer, options, lines),
+        lines,
+        slots=RunSlots(start.slots_path),
+        tickets=Tickets(start.slots_path),
+        log=logger_of(start),
+    )
     exit_code = run_dispatcher(dispatcher, control, start)
     lines.close()
     return exit_code

@@ -18,6 +18,7 @@ class Flight:
 
     queue: str
     record: bytes
+    """Empty while it is only known that the worker began it by itself: its wake-up is still to come."""
     expected_ms: float
     is_alone: bool
     is_async: bool
@@ -41,6 +42,10 @@ class Hand:
     asynchronous: int = 0
     last_report_ms: int = 0
     was_nudged: bool = False
+    ticket: int = 0
+    """The one that is out, with which it may begin something by itself (dispatcher_shortcuts.py); 0: none."""
+    presumed: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
     cause: str | None = None
     """How it died, once the supervisor has said so."""
 
@@ -78,6 +83,8 @@ class Hand:
 
     def drop(self, queue: str, fence: int) -> Flight | None:
         """Forget a delivery that it reported or returned; None when it had none such."""
+        if self.presumed:
+            self.presumed.pop((queue, fence), None)
         flight = self.flights.pop((queue, fence), None)
         if flight is None:
             return None
@@ -135,11 +142,12 @@ class Crew:
 
     def choose(self, expected_ms: float | None, *, is_async: bool) -> Hand | None:
         """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
+        told = [hand for hand in self if not hand.ticket]  # what the others do this moment, nobody knows
         if is_async:
-            return _least(hand for hand in self if hand.has_async_room())
+            return _least(hand for hand in told if hand.has_async_room())
         if expected_ms is None or expected_ms > BATCH_MS:
-            return _least(hand for hand in self if hand.has_room_alone())
-        return _least(hand for hand in self if hand.has_room(expected_ms))
+            return _least(hand for hand in told if hand.has_room_alone())
+        return _least(hand for hand in told if hand.has_room(expected_ms))
 
     def idle(self, fewer: int) -> Idle:
         """How many more deliveries could begin this moment, when so many are as good as handed out."""

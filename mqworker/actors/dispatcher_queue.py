@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mqworker.actors.dispatcher_crew import Idle
 from mqworker.model.names import ConsumerName, QueueName
-from mqworker.model.record import decode_record
+from mqworker.model.record import decode_record, task_of
 from mqworker.model.settlement import Ack, Settlement
 from mqworker.queues.work_calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import Exchange
@@ -65,6 +65,10 @@ class DispatchedQueue:
         self._appetite = 1
         """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
 
+    def begin_channel(self, worker: int) -> str:
+        """On which one of our workers is told what it may begin by itself."""
+        return self.keys.begin(self._consumer, worker)
+
     def learn(self, weight: int, tasks: Mapping[str, Mapping[str, Any]]) -> None:
         """What the application says of this queue and of its tasks."""
         self._weight = weight
@@ -120,10 +124,13 @@ class DispatchedQueue:
         """Some of it were given back."""
         self._cautious_until_ms = until_ms
 
-    def next_exchange(self, store: Store, wanted: int, idle: Idle) -> Exchange | None:
+    def next_exchange(
+        self, store: Store, wanted: int, idle: Idle, tickets: Callable[[int], list[str]]
+    ) -> Exchange | None:
         """What to send: the exchange not answered yet, or a new one; None when there is nothing to say.
 
-        `wanted` is how many there is room for; what could begin this moment is taken off `idle`.
+        `wanted` is how many there is room for; what could begin this moment is taken off `idle`, and is
+        offered with one of `tickets` each.
         """
         if self._exchange is None:
             calls = self._settlements
@@ -143,7 +150,8 @@ class DispatchedQueue:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
-                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, self._offering)]
+                claim = self.calls.claim_records(self.asked_for, self._consumer, tickets(self._offering))
+                calls = [*calls, claim]
             if not calls:
                 return None
             self._settlements = []
@@ -165,9 +173,12 @@ class DispatchedQueue:
         self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
         return acked + self._to_hand_out([Claimed(fence, record, now_ms) for fence, record in reply])
 
-    def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
-        """The server gave us a message as it was enqueued (enqueue.lua): what to hand out."""
+    def note_handed_over(self) -> None:
+        """The server gave us a message as it was enqueued (enqueue.lua)."""
         self._offered = max(0, self._offered - 1)
+
+    def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
+        """No worker begins it by itself: what to hand out."""
         return self._to_hand_out([delivery])
 
     def _to_hand_out(self, claimed: list[Claimed]) -> list[Claimed]:
@@ -213,9 +224,3 @@ class DispatchedQueue:
         lost_fences = {settlement.delivery.fence for settlement in lost}
         acked, self._being_acked = self._being_acked, []
         return [each for each in acked if each.fence not in lost_fences]
-
-
-def task_of(record: bytes) -> bytes:
-    """The task's name in a record, without reading the rest of it."""
-    parts = record.split(b" ", 2)
-    return parts[1] if len(parts) > 1 else b""

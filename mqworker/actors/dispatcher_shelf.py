@@ -13,8 +13,9 @@ from typing import NamedTuple
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher_crew import Crew, Flight, Hand
 from mqworker.actors.dispatcher_estimates import BATCH_MS, RunTimes
-from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue, task_of
+from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
 from mqworker.actors.mail import RunDeliveries
+from mqworker.model.record import task_of
 
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 """A mail is closed when it holds so much; the frame around it may have a multiple of that."""
@@ -88,12 +89,8 @@ class Shelf:
         for queue, claimed in self._waiting:
             record, task = claimed.record, task_of(claimed.record)
             kind = kinds.get((queue.name, task)) or self._kind(kinds, queue, task)
-            expected_ms, is_async, is_once = kind
-            # What crashed before runs with nobody else's delivery beside it: the guilty one is then known. Of
-            # what may not run twice a dying worker takes one with it, no batch.
-            is_alone = (
-                expected_ms is None or expected_ms > BATCH_MS or is_once or record[23:25] != _NEVER_CRASHED
-            )
+            expected_ms, is_async, _ = kind
+            is_alone = _is_alone(kind, record)
             if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
                 hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
             if hand is None:
@@ -118,11 +115,27 @@ class Shelf:
         self._waiting = left
         return mails
 
+    def flight(self, queue: DispatchedQueue, record: bytes) -> Flight:
+        """A delivery as it would be in a worker's hands."""
+        kind = self._kind({}, queue, task_of(record))
+        is_alone = _is_alone(kind, record) and not kind.is_async
+        return Flight(queue.name, record, kind.expected_ms or BATCH_MS, is_alone, kind.is_async)
+
     def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
         kind = kinds[queue.name, task] = _Kind(
             self._times.of(task), queue.is_async(task), queue.runs_once(task)
         )
         return kind
+
+
+def _is_alone(kind: _Kind, record: bytes) -> bool:
+    """Whether nothing else should be in the same hands.
+
+    What crashed before runs with nobody else's delivery beside it: the guilty one is then known. Of what may
+    not run twice a dying worker takes one with it, no batch.
+    """
+    expected_ms, _, is_once = kind
+    return expected_ms is None or expected_ms > BATCH_MS or is_once or record[23:25] != _NEVER_CRASHED
 
 
 _NEVER_CRASHED = b"00"

@@ -8,34 +8,29 @@ that are still on their way to us: so what is unknown is looked at twice.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 from mqworker.actors.dispatcher_crew import Hand
-from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher_queue import DispatchedQueue
+from mqworker.actors.dispatcher_shortcuts import Shortcuts
 from mqworker.actors.dispatcher_verdicts import verdict_on_lost_flight
 from mqworker.log import Logger
 from mqworker.store.store import Store
 
 STOCK_EVERY_MS = 5_000
 SECOND_LOOK_MS = 200
-MOST_REMEMBERED = 1_000
 
 
 class StockTaking:
     """Looks every few seconds, and at once after an outage."""
 
-    def __init__(self, store: Store, log: Logger) -> None:
+    def __init__(self, store: Store, shortcuts: Shortcuts, log: Logger) -> None:
         self._store = store
+        self._shortcuts = shortcuts
         self._log = log
         self._due_at_ms: dict[str, int] = {}
         self._unknown: dict[str, set[int]] = {}
-        self._released: deque[tuple[str, int]] = deque(maxlen=MOST_REMEMBERED)
-
-    def has_released(self, queue: DispatchedQueue, delivery: Claimed) -> bool:
-        """Whether it came so late that it was given up: somebody else has it now."""
-        return (queue.name, delivery.fence) in self._released
 
     def hurry(self, queue: DispatchedQueue, now_ms: int) -> None:
         """The server was away: it may not be the same one. Or a wake-up was, with what it carried."""
@@ -44,7 +39,10 @@ class StockTaking:
     def is_due(self, queue: DispatchedQueue, now_ms: int) -> bool:
         """Whether it is time, and nothing is under way that one side knows of and the other does not."""
         due_at_ms = self._due_at_ms.setdefault(queue.name, now_ms + STOCK_EVERY_MS)
-        return now_ms >= due_at_ms and not queue.has_unsettled and not queue.resume_at_ms
+        if now_ms < due_at_ms or queue.has_unsettled or queue.resume_at_ms:
+            return False
+        # Before something is released no worker may have begun it by itself, nor do so later.
+        return not self._unknown.get(queue.name) or self._shortcuts.close_all()
 
     def take(self, queue: DispatchedQueue, known: set[int], hands: Iterable[Hand], now_ms: int) -> None:
         """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
@@ -61,7 +59,8 @@ class StockTaking:
         if not strays:
             return
         records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
-        self._released.extend((queue.name, fence) for fence in strays)
+        for fence in strays:
+            self._shortcuts.note_over(queue.name, fence)
         self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
         queue.settle(
             [

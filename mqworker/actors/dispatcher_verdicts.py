@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mqworker.actors.dispatcher_crew import Hand
-from mqworker.actors.dispatcher_queue import task_of
+from mqworker.actors.dispatcher_crew import Flight, Hand
 from mqworker.actors.run_slot import Running
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import UnreadableDelivery
 from mqworker.model.instant import After
-from mqworker.model.record import decode_record
+from mqworker.model.record import decode_record, task_of
 from mqworker.model.settlement import Bury, Crash, Failure, Release, Retry, Settlement
 
 HARD_TIMEOUT = "hard time-out"
@@ -22,7 +21,7 @@ _LONGEST_PAUSE_MS = 600_000
 def verdicts_on_lost_hand(hand: Hand, running: Running | None, cause: str) -> dict[str, list[Settlement]]:
     """On everything that a worker had when it died, by queue; `running` is what its slot says."""
     verdicts: dict[str, list[Settlement]] = {}
-    for (queue, fence), flight in hand.flights.items():
+    for (queue, fence), flight in _known(hand):
         was_running = (
             flight.is_async or hand.threads > 1 or (running is not None and running.is_of((queue, fence)))
         )
@@ -35,10 +34,15 @@ def verdicts_on_lost_hand(hand: Hand, running: Running | None, cause: str) -> di
 def verdicts_on_killed_by_drain(hand: Hand) -> dict[str, list[Settlement]]:
     """The same for a worker that was ended by no fault of its own: nothing is counted."""
     verdicts: dict[str, list[Settlement]] = {}
-    for (queue, fence), flight in hand.flights.items():
+    for (queue, fence), flight in _known(hand):
         verdict = verdict_on_lost_flight(fence, flight.record, {}, "", was_running=False)
         verdicts.setdefault(queue, []).append(verdict)
     return verdicts
+
+
+def _known(hand: Hand) -> Iterator[tuple[tuple[str, int], Flight]]:
+    """Its flights but those whose wake-up has not come: the stock-taking finds these, or they come to us."""
+    return ((key, flight) for key, flight in hand.flights.items() if flight.record)
 
 
 def verdict_on_unbegun(fence: int, record: bytes) -> Settlement:

@@ -60,7 +60,7 @@ class _Verbs:
         calls, name = self._queues[queue].calls, ConsumerName(consumer)
         claimed: list[tuple[int, bytes]] | LookAgain = LOOK_AGAIN
         while claimed is LOOK_AGAIN:
-            claimed = yield calls.claim_records(count, name, could_begin=0)
+            claimed = yield calls.claim_records(count, name)
         fitting = count_that_fits(claimed) if claimed else 0
         if fitting < len(claimed):
             yield calls.settle([_release(fence, record) for fence, record in claimed[fitting:]], name)

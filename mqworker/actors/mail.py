@@ -106,6 +106,13 @@ class WorkerReady:
 
 
 @dataclass(frozen=True, slots=True)
+class StandReady:
+    """dispatcher → worker: on these channels comes what it may begin by itself."""
+
+    queue_by_channel: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RunDeliveries:
     """dispatcher → worker: run these, in order."""
 
@@ -231,6 +238,7 @@ Mail = (
     | WorkerLeaving
     | WorkerExited
     | WorkerReady
+    | StandReady
     | RunDeliveries
     | DeliveriesFinished
     | DeliveriesReturned

@@ -1,9 +1,10 @@
 """Worker: runs task code. A crash here costs one delivery and nothing else.
 
 Owns:     the deliveries it was given and has not reported.
-Receives: RunDeliveries, CancelDelivery, Drain (dispatcher); Drain (supervisor).
+Receives: StandReady, RunDeliveries, CancelDelivery, Drain (dispatcher); Drain (supervisor).
 Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (dispatcher).
-Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher.
+Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher. It only listens
+          for messages that it may begin at once.
 
 Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
 thread of its own, many at once. SIGUSR1 interrupts a long task for a moment: what is not begun goes back,
@@ -32,22 +33,25 @@ from mqworker.actors.mail import (
     PeerAttached,
     PeerLost,
     RunDeliveries,
+    StandReady,
     WorkerLeaving,
     WorkerReady,
 )
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import RunSlots
-from mqworker.actors.wiring import logger_of, queue_options
+from mqworker.actors.tickets import Tickets
+from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.actors.worker_announcement import Announcement
 from mqworker.actors.worker_limits import WorkerLimits
 from mqworker.actors.worker_pool import Bench
 from mqworker.actors.worker_report import Report
+from mqworker.actors.worker_shortcut import Shortcut
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import MessageId, queue_name
-from mqworker.model.record import decode_record
+from mqworker.model.record import decode_record, task_of
 from mqworker.model.settlement import Bury
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work_calls import WorkQueueCalls
@@ -76,6 +80,7 @@ class Worker:
         ready: WorkerReady,
         *,
         slots: RunSlots,
+        shortcut: Shortcut,
         report: Report,
         limits: WorkerLimits,
         announcements: Sequence[Announcement],
@@ -88,6 +93,7 @@ class Worker:
         self._runner = runner
         self._ready = ready
         self._slots = slots
+        self._shortcut = shortcut
         self._report = report
         self._limits = limits
         self._announcements = announcements
@@ -110,17 +116,20 @@ class Worker:
         signal.signal(signal.SIGUSR1, self._on_nudge)
         signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
 
-    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002 - who says it
         """Take in work; `turn` does it."""
         match mail:
             case RunDeliveries(queue, fences, records):
                 self._take(queue, fences, records)
+            case StandReady(queue_by_channel):
+                self._shortcut.stand_ready(queue_by_channel, now_ms)
             case PeerAttached(peer) if peer == DISPATCHER:
                 return [Post(DISPATCHER, self._ready)]
             case CancelDelivery(message):
                 self._runner.cancel(MessageId(message))
             case PeerLost(peer) if peer == DISPATCHER:
                 self._pending.clear()  # whoever takes over for the dispatcher gives them to somebody else
+                self._shortcut.stand_ready({}, now_ms)
             case Drain():
                 self._is_draining = True
             case _:
@@ -129,6 +138,9 @@ class Worker:
 
     def turn(self, now_ms: int) -> Iterator[Post]:
         """Run tasks for a stint, and report."""
+        begun = self._shortcut.take(self._may_begin, now_ms)
+        if begun is not None:
+            self._take(begun.queue, [begun.fence], [begun.record])
         self._collect_finished()
         if self._pending:
             self._run_for_a_stint(now_ms + STINT_MS)
@@ -139,21 +151,38 @@ class Worker:
             announcement.turn(now_ms)
         self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
 
-    def next_turn_in_ms(self, now_ms: int) -> int:  # noqa: ARG002
+    def next_turn_in_ms(self, now_ms: int) -> int:
         """At once while there is work."""
-        return 0 if self._pending else 1_000
+        if self._pending:
+            return 0
+        listen_in_ms = self._shortcut.next_turn_in_ms(now_ms)
+        return 1_000 if listen_in_ms is None else min(1_000, listen_in_ms)
 
     def watched(self) -> Iterable[Watched]:
-        """The bell that threads and the event loop ring when they finished something."""
-        return (self._bench.bell,)
+        """The bell that threads and the event loop ring when they finished something; the short way here."""
+        return (self._bench.bell, *self._shortcut.watched())
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
-        return {"ran": self._report.count, "pending": len(self._pending), "beside": self._bench.busy}
+        return {
+            "ran": self._report.count,
+            "begun_by_itself": self._shortcut.count,
+            "pending": len(self._pending),
+            "beside": self._bench.busy,
+        }
 
     def close(self) -> None:
         """End the event loop and the threads."""
         self._bench.close()
+        self._shortcut.close()
+
+    def _may_begin(self, record: bytes) -> bool:
+        """Whether a message that was handed over can begin this moment; if not, the dispatcher decides."""
+        if self._pending or self._is_draining or self._has_announced_leaving:
+            return False
+        # What runs at most once is acknowledged first, which is the dispatcher's part.
+        task = self._ready.tasks.get(task_of(record).decode())
+        return task is not None and not task["once"]
 
     def _take(self, queue: str, fences: Sequence[int], records: Sequence[bytes]) -> None:
         for fence, record in zip(fences, records, strict=True):
@@ -222,9 +251,10 @@ def main(control: Mailbox, start: ChildStart) -> int:
     settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
+    index = int(start.name.partition(":")[2])
     worker = Worker(
         start.name,
-        int(start.name.partition(":")[2]),
+        index,
         TaskRunner(
             app.registry,
             worker=start.name,
@@ -238,6 +268,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ),
         readiness(app, settings),
         slots=RunSlots(start.slots_path),
+        shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start)),
         report=Report(
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
             _longest_result_ms(app),

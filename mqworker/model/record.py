@@ -95,3 +95,9 @@ def decode_record(record: bytes, fence: int) -> Delivery:
         max_crashes=None if max_crashes == b"-" else int(max_crashes, 36),
         deadline_at_ms=None if deadline is None else int(deadline),
     )
+
+
+def task_of(record: bytes) -> bytes:
+    """The task's name in a record, without reading the rest of it."""
+    parts = record.split(b" ", 2)
+    return parts[1] if len(parts) > 1 else b""

@@ -85,22 +85,23 @@ class WorkQueueCalls:
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer or "", lease_ms, self._window_ms, 0),
+            (self._kept, count, consumer or "", lease_ms, self._window_ms, ""),
             _claimed,
             is_numbered=True,
         )
 
     def claim_records(
-        self, count: int, consumer: ConsumerName, could_begin: int
+        self, count: int, consumer: ConsumerName, tickets: Sequence[str] = ()
     ) -> Call[list[tuple[int, bytes]] | LookAgain]:
         """As `claim`, for a consumer that passes records on unread: (fence, record) each.
 
-        `could_begin` of them at once: as many as do not wait here are handed over when they are enqueued.
+        One of `tickets` for each that could begin at once: as many as do not wait here are handed over when
+        they are enqueued, each with its ticket.
         """
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer, 1, self._window_ms, could_begin),
+            (self._kept, count, consumer, 1, self._window_ms, " ".join(tickets)),
             _claimed_records,
             is_numbered=True,
         )

@@ -104,6 +104,10 @@ class WorkQueueKeys:
         """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""
         return f"{self.prefix}held:{consumer or ''}"
 
+    def begin(self, consumer: ConsumerName, worker: int) -> str:
+        """Channel: what one of a consumer's workers may begin by itself."""
+        return f"{self.prefix}begin:{consumer}:{worker}"
+
     def bulk(self, run: str) -> str:
         """Hash with a time to live: part of a bulk run -> 'rows digest', how far it is stored."""
         return f"{self.prefix}bulk:{run}"

@@ -71,11 +71,21 @@ class Subscription:
         if self._pid != os.getpid() or not self._node_by_link:
             return self._reopen()
         try:
-            ready = [cast("Link", key.data) for key, _ in self._selector.select(timeout_s)]
-            for link in ready:
-                self._receive(link)
-        except (StoreUnavailable, *LINK_ERRORS):
+            return self.take(timeout_s)
+        except StoreUnavailable:
             return self._reopen()
+
+    def take(self, timeout_s: float) -> tuple[str, bytes] | None:
+        """The same for one who cannot wait for a server: what broke is not opened again.
+
+        StoreUnavailable is raised then, and the subscription is of no more use.
+        """
+        if not self._arrived:
+            try:
+                for key, _ in self._selector.select(timeout_s):
+                    self._receive(cast("Link", key.data))
+            except LINK_ERRORS as error:
+                raise StoreUnavailable(f"a subscription broke: {error}", maybe_executed=False) from error
         return self._arrived.popleft() if self._arrived else None
 
     def fileno(self) -> int:

@@ -13,7 +13,8 @@ SHARED_ACTOR_MODULES = {
     # how actors talk and live
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
     # what several of them use; none of these is an actor
-    *("bell", "caretaker", "garbage", "gateway_serving", "queue_roster", "run_slot", "node_file", "wake_ups"),
+    *("bell", "caretaker", "garbage", "gateway_serving", "queue_roster", "run_slot", "node_file", "tickets"),
+    "wake_ups",
 }
 
 CONFINED = {

@@ -75,9 +75,11 @@ class Scene:
             known += size
         return known
 
-    def publish_beside(self, task: str, count: int, *arguments: object, per_s: float) -> threading.Thread:
+    def publish_beside(
+        self, task: str, count: int, *arguments: object, per_s: float, batch: int = 0
+    ) -> threading.Thread:
         """Publish in a thread, at about this rate, while the drill strikes."""
-        batch = max(1, int(per_s / 20))
+        batch = batch or max(1, int(per_s / 20))
 
         def go() -> None:
             for done in range(0, count, batch):

@@ -1,4 +1,4 @@
-"""Messages handed over inside wake-ups, while dispatchers, workers and the wake-ups' links are killed."""
+"""Messages handed over to dispatchers and begun by idle workers themselves, while all of them are struck."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import time
 import redis
 
 from tests.drills.conftest import Report, Sized
-from tests.drills.node import PATIENT
+from tests.drills.node import PATIENT, DrillNode
 from tests.drills.scene import Scene
+from tests.support.deadline import wait_until
 
 DEADLINE_S = 120.0
 STRIKE_EVERY_S = 0.1
 TARGETS = ("links", "dispatcher", "links", "worker:0", "links", "worker:1")
+BEGINNERS = ("worker:0", "dispatcher", "worker:1", "links")
 
 
 def test_nothing_handed_over_is_lost_with_its_wake_up(scene: Scene, sized: Sized, report: Report) -> None:
@@ -45,6 +47,46 @@ def test_nothing_handed_over_is_lost_with_its_wake_up(scene: Scene, sized: Sized
     assert exit_code == 0
     assert cut > 0
     assert account.kills["dispatcher"] > 0
+
+
+def test_what_workers_begin_by_themselves_is_neither_lost_nor_run_twice(
+    scene: Scene, sized: Sized, report: Report
+) -> None:
+    node = scene.add_node(program=PATIENT)
+    node.wait_complete()
+    struck = begun = 0
+    with redis.Redis.from_url(scene.url) as raw:
+        publishing = scene.publish_beside("work", sized(4_000, 24_000), per_s=500, batch=1)
+        for target in itertools.cycle(BEGINNERS):
+            # Only if somebody has begun something by himself since the last strike is there something to hit.
+            before = _begun_by_themselves(node)
+            wait_until(
+                lambda before=before: _begun_by_themselves(node) > before or not publishing.is_alive(),  # type: ignore[misc]
+                "a worker has begun something by itself",
+                DEADLINE_S,
+            )
+            if not publishing.is_alive():
+                break
+            begun += _begun_by_themselves(node) - before
+            if target == "links":
+                raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            else:
+                _kill(scene, target)
+            struck += 1
+        publishing.join(DEADLINE_S)
+        scene.wait_drained(DEADLINE_S)
+    node.wait_complete()
+    exit_code = node.stop()
+
+    account = scene.account()
+    report(f"{account.summary()}; struck {struck} times, begun by themselves before that: {begun} and more")
+    account.check()
+    assert exit_code == 0
+    assert struck > 0
+
+
+def _begun_by_themselves(node: DrillNode) -> int:
+    return sum(node.child(f"worker:{number}").get("facts", {}).get("begun_by_itself", 0) for number in (0, 1))
 
 
 def _kill(scene: Scene, name: str) -> None:

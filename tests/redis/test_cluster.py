@@ -182,7 +182,7 @@ def test_a_message_is_handed_over_in_the_slot_of_its_queue(cluster: RealCluster,
     for name in ("one", "two", "three", "four"):  # of several nodes
         queue, consumer = WorkQueue(name, store), ConsumerName("node-1")
         ears = store.connection.subscribe([queue.calls.keys.held(consumer)])
-        store.run(queue.calls.claim_records(1, consumer, 1))
+        store.run(queue.calls.claim_records(1, consumer, ["-"]))
 
         queue.enqueue(a_message())
 

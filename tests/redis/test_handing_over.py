@@ -49,7 +49,7 @@ def ears(store: Store, queue: WorkQueue) -> Iterator[Subscription]:
 
 
 def stand_ready(queue: WorkQueue, count: int = 1, consumer: ConsumerName = READY) -> None:
-    claimed = queue.store.run(queue.calls.claim_records(max(count, 1), consumer, count))
+    claimed = queue.store.run(queue.calls.claim_records(max(count, 1), consumer, ["-"] * count))
     assert claimed == []
 
 
@@ -67,7 +67,7 @@ def test_it_travels_inside_the_wake_up_and_is_settled_like_any_other(
     heard = ears.get(WAIT_S)
 
     assert heard is not None
-    fence, record = heard[1].split(b" ", 1)
+    fence, _, record = heard[1].split(b" ", 2)
     delivery = decode_record(record, int(fence))
     assert delivery.body == b"hello"
     assert ready_count(queue) == (0, 1)
@@ -83,6 +83,37 @@ def test_no_more_than_were_offered_are_handed_over(queue: WorkQueue, ears: Subsc
 
     assert [ears.get(WAIT_S) is not None for _ in range(2)] == [True, True]
     assert ready_count(queue) == (1, 2)
+
+
+def test_with_a_ticket_it_goes_to_the_worker_too(store: Store, queue: WorkQueue, ears: Subscription) -> None:
+    workers = store.connection.subscribe([queue.calls.keys.begin(READY, number) for number in (0, 1)])
+    store.run(queue.calls.claim_records(3, READY, ["1:70", "-", "0:71"]))
+
+    for _ in range(4):
+        queue.enqueue(a_message())
+    heard = [ears.get(WAIT_S) for _ in range(3)]
+    heard_by_workers = [workers.get(WAIT_S) for _ in range(2)]
+    workers.close()
+
+    texts = [text for call in heard if call is not None for text in [call[1]]]
+    assert [text.split(b" ", 2)[1] for text in texts] == [b"1:70", b"-", b"0:71"]
+    assert heard_by_workers == [
+        (queue.calls.keys.begin(READY, 1), texts[0]),
+        (queue.calls.keys.begin(READY, 0), texts[2]),
+    ]
+    assert ready_count(queue) == (1, 3)
+
+
+def test_the_first_tickets_are_for_what_was_claimed_at_once(queue: WorkQueue, ears: Subscription) -> None:
+    queue.enqueue(*some_messages(2))
+    claimed = queue.store.run(queue.calls.claim_records(3, READY, ["0:70", "1:71", "2:72"]))
+    queue.enqueue(a_message())
+    heard = ears.get(WAIT_S)
+
+    assert isinstance(claimed, list)
+    assert len(claimed) == 2
+    assert heard is not None
+    assert heard[1].split(b" ", 2)[1] == b"2:72"
 
 
 def test_fences_go_on_counting_after_a_message_was_handed_over(queue: WorkQueue, ears: Subscription) -> None:

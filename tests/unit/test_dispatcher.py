@@ -1,16 +1,13 @@
 """The dispatcher as a whole, without processes and without Redis: mail in, mail and calls out."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher import Dispatcher
 from mqworker.actors.dispatcher_care import NUDGE_AFTER_MS
 from mqworker.actors.dispatcher_crew import Flight, Idle
-from mqworker.actors.dispatcher_line import ModelLines
 from mqworker.actors.dispatcher_losses import EVIDENCE_WAIT_MS
 from mqworker.actors.dispatcher_queue import LARGEST_CLAIM
 from mqworker.actors.dispatcher_shelf import LONGEST_WAIT_MS
@@ -20,161 +17,21 @@ from mqworker.actors.mail import (
     DeliveriesReturned,
     Drain,
     KillWorker,
-    Mail,
     NudgeWorker,
-    PeerAttached,
     PeerLost,
     PermitsWanted,
     RunDeliveries,
     WorkerExited,
     WorkerReady,
 )
-from mqworker.actors.run_slot import RunSlots
-from mqworker.errors import MqworkerError, StoreRefused, StoreUnavailable
-from mqworker.log import get_logger
-from mqworker.model.names import ConsumerName
-from mqworker.queues.work_calls import WorkQueueOptions
-from mqworker.store.script import Call, RawReply
+from mqworker.errors import StoreRefused
 from mqworker.store.store import Store
-
-HELD = "mqw:{default}:held:node-1"
-
-
-class ScriptedStore:
-    """Answers claims from a list of records and remembers what was settled; can be away."""
-
-    def __init__(self) -> None:
-        self.line: list[bytes] = []
-        self.settled: list[tuple[Any, ...]] = []
-        self.attempts: list[Sequence[Call[Any]]] = []
-        self.is_away = False
-        self.trouble: Exception | None = None
-        self.held: dict[int, bytes] = {}
-        """What the server thinks the dispatcher holds, when it looks."""
-        self.connection = self
-        self.channels: frozenset[str] = frozenset()
-        self.calls: list[tuple[str, bytes]] = []
-        """What is called out and not heard yet."""
-        self.offers: list[int] = []
-        """How many could begin at once, as the claims said."""
-        self._fence = 0
-
-    def subscribe(self, channels: Sequence[str]) -> "ScriptedStore":
-        self.channels = frozenset(channels)
-        return self
-
-    def get(self, _timeout_s: float) -> tuple[str, bytes] | None:
-        return self.calls.pop(0) if self.calls else None
-
-    def close(self) -> None:
-        self.calls.clear()
-
-    def fileno(self) -> int:
-        return -1
-
-    def read(self, commands: Sequence[Sequence[Any]], _key: str) -> list[Any]:
-        name, _, *fences = commands[0]
-        return [
-            [str(fence).encode() for fence in self.held]
-            if name == "HKEYS"
-            else [self.held.get(fence) for fence in fences]
-        ]
-
-    def begin(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
-        return list(calls)
-
-    def attempt(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        self.attempts.append(calls)
-        if self.is_away:
-            raise StoreUnavailable("away")
-        if self.trouble is not None:
-            raise self.trouble
-        return [self._answer(call) for call in calls]
-
-    def attempt_each(self, exchanges: Sequence[Sequence[Call[Any]]]) -> list[list[Any] | MqworkerError]:
-        outcomes: list[list[Any] | MqworkerError] = []
-        for calls in exchanges:
-            try:
-                outcomes.append(self.attempt(calls))
-            except MqworkerError as trouble:
-                outcomes.append(trouble)
-        return outcomes
-
-    def _answer(self, call: Call[Any]) -> RawReply:
-        if call.script.name == "claim":
-            count = int(call.arguments[1])
-            self.offers.append(int(call.arguments[5]))
-            taken, self.line = self.line[:count], self.line[count:]
-            first, self._fence = self._fence + 1, self._fence + len(taken)
-            return list(enumerate(taken, first))
-        self.settled.append(call.arguments)
-        return []
-
-
-def no_lines() -> ModelLines:
-    return ModelLines(
-        ConsumerName("node-1"),
-        WorkQueueOptions(),
-        open_store=lambda: pytest.fail("no queue of another model is there"),
-        max_crashes=3,
-        log=get_logger(),
-    )
-
-
-class Stage:
-    """A dispatcher with a clock and workers that say what they were told."""
-
-    def __init__(self, directory: Path) -> None:
-        self.store = ScriptedStore()
-        self.slots = RunSlots(str(directory / "slots"))
-        self.now_ms = 1_000
-        self.dispatcher = Dispatcher(
-            cast(Store, self.store),
-            [],
-            ConsumerName("node-1"),
-            self.slots,
-            options=WorkQueueOptions(),
-            lines=no_lines(),
-            log=get_logger(),
-        )
-
-    def mail(self, mail: Mail, sender: str = SUPERVISOR) -> None:
-        self.dispatcher.handle(mail, sender, self.now_ms)
-
-    def hire(self, *workers: str, **tasks: dict[str, Any]) -> None:
-        known = {
-            name: {"async": False, "once": False, "limited": False, "retries": 3} | task
-            for name, task in tasks.items()
-        }
-        for task in known.values():
-            task["queue"] = "default"
-        for worker in workers:
-            self.mail(PeerAttached(worker))
-            self.mail(WorkerReady(known, {"default": {"weight": 1}}, 1, 1), worker)
-        self.set_appetite(LARGEST_CLAIM)
-
-    def set_appetite(self, count: int) -> None:
-        """As if so many had found a worker the last time."""
-        self.dispatcher._queue_by_name["default"]._appetite = count
-
-    def turn(self, passed_ms: int = 0) -> list[Post]:
-        self.now_ms += passed_ms
-        return list(self.dispatcher.turn(self.now_ms))
-
-    def finish(self, worker: str, post: Post, run_ms: float = 0.01) -> None:
-        batch = cast(RunDeliveries, post.mail)
-        total = (len(batch.fences), run_ms * len(batch.fences))
-        report = DeliveriesFinished(batch.queue, batch.fences, ["done", *batch.fences], {"task": total})
-        self.mail(report, worker)
+from tests.support.dispatcher_stage import HELD, Stage, a_record
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
-
-
-def a_record(number: int, *, crashes: int = 0) -> bytes:
-    return b"17000000000000--3000000%02did%d task body" % (crashes, number)
 
 
 def test_an_unknown_task_goes_out_one_at_a_time(stage: Stage) -> None:
@@ -217,7 +74,7 @@ def test_what_finds_no_worker_is_given_back_in_order_and_fewer_are_claimed(stage
     fences = [int(released[at + 1]) for at, part in enumerate(released) if part == "again"]
     assert len(fences) == 63
     assert fences == sorted(fences, reverse=True), "pushed to the front one by one, the oldest comes last"
-    assert stage.dispatcher._queue_by_name["default"]._appetite == 1
+    assert stage.dispatcher._queues["default"]._appetite == 1
 
 
 def test_what_waits_too_long_is_given_back_though_others_came_after_it(stage: Stage) -> None:
@@ -395,7 +252,7 @@ def test_idle_workers_are_offered_with_the_claim(stage: Stage) -> None:
 
     stage.turn()
 
-    assert stage.store.offers == [2]
+    assert [len(tickets) for tickets in stage.store.offers] == [2]
 
 
 def test_what_was_handed_over_goes_to_a_worker_without_a_word_to_the_server(stage: Stage) -> None:
@@ -403,7 +260,7 @@ def test_what_was_handed_over_goes_to_a_worker_without_a_word_to_the_server(stag
     stage.turn()
     stage.store.attempts.clear()
 
-    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    stage.hand_over(900, a_record(9))
     posts = stage.turn()
 
     assert [post.mail for post in posts] == [RunDeliveries("default", [900], [a_record(9)])]
@@ -413,13 +270,13 @@ def test_what_was_handed_over_goes_to_a_worker_without_a_word_to_the_server(stag
 def test_an_offer_is_renewed_with_what_is_settled_anyway(stage: Stage) -> None:
     stage.hire("worker:0")
     stage.turn()
-    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    stage.hand_over(900, a_record(9))
     handed_over = stage.turn()[0]
 
     stage.finish("worker:0", handed_over)
     stage.turn()
 
-    assert stage.store.offers == [1, 1]
+    assert [len(tickets) for tickets in stage.store.offers] == [1, 1]
     assert len(stage.store.attempts) == 2
 
 
@@ -427,18 +284,16 @@ def test_an_offer_is_withdrawn_with_what_found_nobody_idle(stage: Stage) -> None
     stage.hire("worker:0", task={}, slow={})
     stage.turn()
     slow = a_record(9).replace(b" task ", b" slow ")
-    stage.store.calls = [
-        (HELD, b"900 " + slow),
-        (HELD, b"901 " + slow),
-    ]  # made for another worker, a while ago
-    stage.dispatcher._queue_by_name["default"]._offered = 3
+    for fence in (900, 901):  # made for another worker, a while ago
+        stage.hand_over(fence, slow)
+    stage.dispatcher._queues["default"]._offered = 3
     stage.turn()
 
     stage.turn(passed_ms=LONGEST_WAIT_MS + 1)
     stage.turn()
 
     assert 901 in stage.store.settled[0]
-    assert stage.store.offers == [1, 0]
+    assert [len(tickets) for tickets in stage.store.offers] == [1, 0]
 
 
 def test_what_was_handed_over_and_is_on_its_way_has_not_strayed(stage: Stage) -> None:
@@ -447,7 +302,7 @@ def test_what_was_handed_over_and_is_on_its_way_has_not_strayed(stage: Stage) ->
     stage.store.held = {900: a_record(9)}
     stage.turn(passed_ms=STOCK_EVERY_MS)
 
-    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    stage.hand_over(900, a_record(9))
     posts = stage.turn(passed_ms=SECOND_LOOK_MS)
     stage.turn()
 
@@ -462,7 +317,7 @@ def test_what_comes_after_it_was_given_up_is_not_run(stage: Stage) -> None:
     stage.turn(passed_ms=STOCK_EVERY_MS)
     stage.turn(passed_ms=SECOND_LOOK_MS)
 
-    stage.store.calls = [(HELD, b"900 " + a_record(9))]
+    stage.hand_over(900, a_record(9))
     posts = stage.turn()
 
     assert 900 in stage.store.settled[0]
@@ -496,10 +351,10 @@ def test_a_server_that_refuses_is_asked_again_later(stage: Stage) -> None:
 
 def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage) -> None:
     stage.hire("worker:0")
-    queue = stage.dispatcher._queue_by_name["default"]
+    queue = stage.dispatcher._queues["default"]
     queue.add_settlement([1])
 
-    exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle())
+    exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle(), lambda _most: [])
     assert exchange is not None
     claimed = queue.complete([0], 0)
 

@@ -8,8 +8,9 @@
 -- ARGV[5]  consumer, '' for a lease that ends by itself
 -- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
 -- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
--- ARGV[8]  how many could begin at once, at the most as many as are claimed: for those that do not wait here, the
---          consumer stands ready, and enqueue.lua hands the next messages over to it; 0 to withdraw that
+-- ARGV[8]  a ticket for each that could begin at once, at the most as many as are claimed, with spaces between: for
+--          those that do not wait here, the consumer stands ready, and enqueue.lua hands the next messages over to
+--          it; '' to withdraw that. A ticket is `<worker>:<number>`, or '-' where no worker begins by itself
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
@@ -27,7 +28,7 @@
 local held = KEYS[21]
 local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local consumer, lease_ms, window_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-local could_begin = tonumber(ARGV[8])
+local tickets = ARGV[8]
 
 local earlier = earlier_reply(lane, number)
 if earlier then
@@ -51,16 +52,21 @@ elseif not redis.call('ZSCORE', consumers, consumer) then
 end
 
 -- An offer stands only while nothing waits; the latest counts. configure.lua and reap.lua withdraw it, too.
-local function offer_to_begin(some)
-  if some > 0 then
-    redis.call('HSET', meta, 'offer', consumer .. ' ' .. digits(some))
+local function offer_to_begin(without)
+  local left = {}
+  for ticket in string.gmatch(tickets, '%S+') do
+    without = without - 1
+    if without < 0 then left[#left + 1] = ticket end
+  end
+  if #left > 0 then
+    redis.call('HSET', meta, 'offer', consumer .. ' ' .. table.concat(left, ' '))
   elseif offer and string.match(offer, '^%S+') == consumer then
     redis.call('HDEL', meta, 'offer')
   end
 end
 
 local records, stopped_early = take(count, kept, window_ms)
-if not stopped_early then offer_to_begin(could_begin - #records) end
+if not stopped_early then offer_to_begin(#records) end
 if #records == 0 then return { stopped_early and -1 or 0, {} } end
 
 local first = first_fence(redis.call('HGET', meta, 'fence'), now_ms, #records)

@@ -3,7 +3,8 @@
 -- The quick road: five commands for one message or a thousand. The stream's new id is the clock, and one read and
 -- one write of meta are the limit, the counter and the call (parts/calls.lua) at once.
 -- Where nothing waits and a consumer has offered to begin at once (claim.lua), a single message is handed over: it is
--- under that consumer's lease from the start, and travels inside the wake-up (decision 8).
+-- under that consumer's lease from the start, and travels inside the wake-up (decision 8). With a ticket it goes to
+-- the worker itself, too, which begins unless the dispatcher was quicker to decide otherwise (decision 12).
 --
 -- KEYS     meta, ready, urgent, delayed, events: only these, for every key costs a quarter of a microsecond
 -- ARGV[1]  lane, ARGV[2] number: the call
@@ -36,9 +37,9 @@ if limit then
   end
 end
 
-local consumer, could_begin, held
+local consumer, ticket, other_tickets, held
 if offer and total == 1 and length == 0 and #ARGV[first_message] <= LARGEST_HANDED_OVER then
-  consumer, could_begin = string.match(offer, '^(%S+) (%d+)$')
+  consumer, ticket, other_tickets = string.match(offer, '^(%S+) (%S+) ?(.*)$')
   if consumer and redis.call('ZCARD', urgent) == 0 then
     held = string.sub(meta, 1, -5) .. 'held:' .. consumer -- in the queue's slot, as the declared keys are
     redis.call('HLEN', held)
@@ -51,8 +52,11 @@ local called, passed = number .. ' ' .. stamp .. ' []', string.format('%.0f', en
 if held then
   local record = stamp .. ARGV[first_message]
   local fence = string.format('%.0f', first_fence(redis.call('HGET', meta, 'fence'), stamp, 1))
-  if redis.call('SPUBLISH', held, fence .. ' ' .. record) > 0 then
-    local left = could_begin == '1' and '' or consumer .. ' ' .. string.format('%.0f', could_begin - 1)
+  local handed_over = fence .. ' ' .. ticket .. ' ' .. record
+  if redis.call('SPUBLISH', held, handed_over) > 0 then
+    local worker = string.match(ticket, '^%d+')
+    if worker then redis.call('SPUBLISH', string.sub(meta, 1, -5) .. 'begin:' .. consumer .. ':' .. worker, handed_over) end
+    local left = other_tickets == '' and '' or consumer .. ' ' .. other_tickets
     redis.call('HSET', held, fence, record)
     redis.call('HSET', meta, lane, called, 'enqueued', passed, 'fence', fence, 'offer', left)
     return {}

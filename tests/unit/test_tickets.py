@@ -1,0 +1,85 @@
+"""Tickets: of the worker and the dispatcher exactly one has its way, however they meet."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from mqworker.actors.run_slot import RunSlots, mark_of
+from mqworker.actors.tickets import CANCELLED, UNDECIDED, Redeemed, Tickets
+
+ROUNDS = 3_000
+
+
+def test_a_ticket_is_redeemed_once(tmp_path: Path) -> None:
+    tickets = Tickets(str(tmp_path / "slots"))
+    tickets.issue(3, 17)
+
+    assert tickets.redeem(3, 17, "default", 900)
+    assert not tickets.redeem(3, 17, "default", 901)
+    assert tickets.cancel(3, 17) == Redeemed(900, mark_of("default"))
+
+
+def test_what_was_cancelled_is_worth_nothing(tmp_path: Path) -> None:
+    tickets = Tickets(str(tmp_path / "slots"))
+    tickets.issue(3, 17)
+
+    assert tickets.cancel(3, 17) == CANCELLED
+    assert not tickets.redeem(3, 17, "default", 900)
+
+
+def test_only_the_ticket_that_is_out_counts(tmp_path: Path) -> None:
+    tickets = Tickets(str(tmp_path / "slots"))
+    tickets.issue(3, 18)
+
+    assert not tickets.redeem(3, 17, "default", 900)
+    assert not tickets.redeem(2, 18, "default", 900)
+    assert tickets.redeem(3, 18, "default", 900)
+
+
+def test_it_leaves_alone_what_the_worker_runs(tmp_path: Path) -> None:
+    tickets, slots = Tickets(str(tmp_path / "slots")), RunSlots(str(tmp_path / "slots"))
+    for worker in range(3):
+        slots.begin(worker, "default", 100 + worker, 0)
+
+    tickets.issue(1, 17)
+    tickets.redeem(1, 17, "default", 900)
+
+    fences = [running.fence for worker in range(3) if (running := slots.running(worker)) is not None]
+    assert fences == [100, 101, 102]
+
+
+def test_of_two_processes_exactly_one_gets_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "slots")
+    tickets = Tickets(path)
+    ours, theirs = multiprocessing.Pipe()
+    redeeming = multiprocessing.get_context("fork").Process(target=_redeem_all, args=(path, theirs))
+    redeeming.start()
+    redeemed = cancelled = 0
+    for number in range(1, ROUNDS + 1):
+        tickets.issue(0, number)
+        ours.send(number)
+        outcome = _until_decided(lambda number=number: tickets.cancel(0, number))
+        was_redeemed = ours.recv()
+        assert was_redeemed == (outcome == Redeemed(900 + number, mark_of("default")))
+        redeemed += was_redeemed
+        cancelled += not was_redeemed
+    ours.send(0)
+    redeeming.join(10)
+
+    assert redeeming.exitcode == 0
+    assert redeemed + cancelled == ROUNDS
+
+
+def _redeem_all(path: str, pipe: Connection) -> None:
+    tickets = Tickets(path)
+    while number := pipe.recv():
+        pipe.send(tickets.redeem(0, number, "default", 900 + number))
+
+
+def _until_decided(cancel: Callable[[], Redeemed | str]) -> Redeemed | str:
+    while (outcome := cancel()) == UNDECIDED:
+        pass
+    return outcome
