@@ -20,7 +20,7 @@ from mqworker.actors.dispatcher_estimates import BATCH_MS
 from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher_shelf import Shelf
 from mqworker.actors.run_slot import mark_of
-from mqworker.actors.tickets import UNDECIDED, Redeemed, Tickets
+from mqworker.actors.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
 from mqworker.model.record import task_of
 
 LOOK_AFTER_MS = 2
@@ -73,12 +73,14 @@ class Shortcuts:
 
     def hear(self, queue: DispatchedQueue, text: bytes, now_ms: int) -> None:
         """A message was handed over (enqueue.lua); one that no worker begins by itself goes to the shelf."""
-        fence, ticket, record = text.split(b" ", 2)
-        delivery = Claimed(int(fence), record, now_ms)
+        handed_over = read_handed_over(text)
+        if handed_over is None:
+            return
         queue.note_handed_over()
-        if (queue.name, delivery.fence) in self._over:
-            del self._over[queue.name, delivery.fence]
-        elif not self._is_begun(queue, delivery, ticket):
+        if (queue.name, handed_over.fence) in self._over:
+            del self._over[queue.name, handed_over.fence]
+        elif not self._is_begun(queue, handed_over, now_ms):
+            delivery = Claimed(handed_over.fence, handed_over.record, now_ms)
             self._shelf.put(queue, queue.take_handed_over(delivery))
 
     def note_over(self, queue: str, fence: int) -> None:
@@ -87,22 +89,21 @@ class Shortcuts:
         if len(self._over) > _MOST_REMEMBERED:
             self._over.popitem(last=False)
 
-    def _is_begun(self, queue: DispatchedQueue, delivery: Claimed, ticket: bytes) -> bool:
+    def _is_begun(self, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int) -> bool:
         """Whether it is in the hands of the ticket's worker, for all we know."""
-        key = (queue.name, delivery.fence)
-        worker, _, ticket_number = ticket.partition(b":")
-        hand = self._crew.get(WORKER + worker.decode())
+        fence, worker, ticket, record = handed_over
+        hand = self._crew.get(f"{WORKER}{worker}")
         if hand is None:
             return False
-        if (flight := hand.flights.get(key)) is not None:
-            flight.record = delivery.record
+        if (flight := hand.flights.get((queue.name, fence))) is not None:
+            flight.record = record
             return True
-        if not hand.ticket or hand.ticket != int(ticket_number) or queue.runs_once(task_of(delivery.record)):
+        if not hand.ticket or hand.ticket != ticket or queue.runs_once(task_of(record)):
             return False
         if not hand.flights:
-            hand.last_report_ms, hand.was_nudged = delivery.since_ms, False
-        hand.take(delivery.fence, self._shelf.flight(queue, delivery.record))
-        hand.presumed[key] = delivery.since_ms
+            hand.last_report_ms, hand.was_nudged = now_ms, False
+        hand.take(fence, self._shelf.flight(queue, record))
+        hand.presumed[queue.name, fence] = now_ms
         return True
 
     def note_report(self, hand: Hand, queue: str, fences: Sequence[int]) -> None:

@@ -13,13 +13,35 @@ import fcntl
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from mqworker.actors.run_slot import SLOT_BYTES, mark_of, open_slots
 
 # The number: 0 none, above 0 issued, below 0 redeemed; then for what: a fence and the mark of its queue.
 _TICKET = struct.Struct("<qqI")
 _SECOND_HALF = SLOT_BYTES // 2
+
+
+class HandedOver(NamedTuple):
+    """What enqueue.lua publishes."""
+
+    fence: int
+    worker: int | None
+    """None: nobody begins it by himself."""
+    ticket: int
+    record: bytes
+
+
+def read_handed_over(text: bytes) -> HandedOver | None:
+    """Read `<fence> <worker>:<number> <record>` (`-` for no ticket); None when a foreign hand wrote it."""
+    try:
+        fence, ticket, record = text.split(b" ", 2)
+        if ticket == b"-":
+            return HandedOver(int(fence), None, 0, record)
+        worker, number = ticket.split(b":")
+        return HandedOver(int(fence), int(worker), int(number), record)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,9 +138,9 @@ class Worker:
 
     def turn(self, now_ms: int) -> Iterator[Post]:
         """Run tasks for a stint, and report."""
-        begun = self._shortcut.take(self._may_begin, now_ms)
-        if begun is not None:
-            self._take(begun.queue, [begun.fence], [begun.record])
+        if (begun := self._shortcut.take(self._may_begin, now_ms)) is not None:
+            queue, handed_over = begun
+            self._take(queue, [handed_over.fence], [handed_over.record])
         self._collect_finished()
         if self._pending:
             self._run_for_a_stint(now_ms + STINT_MS)

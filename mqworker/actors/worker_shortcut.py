@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from mqworker.actors.actor import Watched
-from mqworker.actors.tickets import Tickets
+from mqworker.actors.tickets import HandedOver, Tickets, read_handed_over
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.store.store import Store
 from mqworker.store.subscription import Subscription
@@ -20,14 +19,6 @@ LISTEN_AFTER_MS = 200
 """A worker that has just begun has a line to work off first."""
 TRY_AGAIN_MS = 5_000
 _LOOK_MS = 20
-
-
-class Redeemed(NamedTuple):
-    """A delivery that is this worker's."""
-
-    queue: str
-    fence: int
-    record: bytes
 
 
 class Shortcut:
@@ -60,16 +51,17 @@ class Shortcut:
             return None
         return _LOOK_MS if self._dialling is not None else max(0, self._listen_at_ms - now_ms)
 
-    def take(self, is_wanted: Callable[[bytes], bool], now_ms: int) -> Redeemed | None:
-        """Hear all that came; one of them at the most is for us to begin."""
-        redeemed: Redeemed | None = None
+    def take(self, is_wanted: Callable[[bytes], bool], now_ms: int) -> tuple[str, HandedOver] | None:
+        """Hear all that came; one of them at the most, with its queue, is for us to begin."""
+        redeemed: tuple[str, HandedOver] | None = None
         if self._subscription is None:
             self._listen(now_ms)
         try:
             while self._subscription is not None and (call := self._subscription.take(0)) is not None:
                 channel, text = call
-                if redeemed is None:
-                    redeemed = self._redeem(self._queue_by_channel[channel], text, is_wanted)
+                queue, handed_over = self._queue_by_channel[channel], read_handed_over(text)
+                if redeemed is None and handed_over is not None and is_wanted(handed_over.record):
+                    redeemed = (queue, handed_over) if self._redeem(queue, handed_over) else None
         except StoreUnavailable:
             self.close()
             self._listen_at_ms = now_ms + LISTEN_AFTER_MS
@@ -84,13 +76,10 @@ class Shortcut:
             self._subscription.close()
             self._subscription = None
 
-    def _redeem(self, queue: str, text: bytes, is_wanted: Callable[[bytes], bool]) -> Redeemed | None:
-        fence, ticket, record = text.split(b" ", 2)
-        number = int(ticket.partition(b":")[2])
-        if is_wanted(record) and self._tickets.redeem(self._worker, number, queue, int(fence)):
-            self.count += 1
-            return Redeemed(queue, int(fence), record)
-        return None
+    def _redeem(self, queue: str, handed_over: HandedOver) -> bool:
+        is_ours = self._tickets.redeem(self._worker, handed_over.ticket, queue, handed_over.fence)
+        self.count += is_ours
+        return is_ours
 
     def _listen(self, now_ms: int) -> None:
         if self._dialling is not None:

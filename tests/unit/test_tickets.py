@@ -7,8 +7,10 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
+
 from mqworker.actors.run_slot import RunSlots, mark_of
-from mqworker.actors.tickets import CANCELLED, UNDECIDED, Redeemed, Tickets
+from mqworker.actors.tickets import CANCELLED, UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
 
 ROUNDS = 3_000
 
@@ -49,6 +51,24 @@ def test_it_leaves_alone_what_the_worker_runs(tmp_path: Path) -> None:
 
     fences = [running.fence for worker in range(3) if (running := slots.running(worker)) is not None]
     assert fences == [100, 101, 102]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (b"900 1:17 a record", HandedOver(900, 1, 17, b"a record")),
+        (b"900 - a record", HandedOver(900, None, 0, b"a record")),
+        (b"", None),
+        (b"ready", None),
+        (b"900 1:17", None),
+        (b"x 1:17 record", None),
+        (b"900 17 record", None),
+        (b"900 1:2:3 record", None),
+        (b"900 \xff:17 record", None),
+    ],
+)
+def test_what_a_foreign_hand_publishes_is_passed_over(text: bytes, read: HandedOver | None) -> None:
+    assert read_handed_over(text) == read
 
 
 def test_of_two_processes_exactly_one_gets_it(tmp_path: Path) -> None:
