@@ -20,6 +20,10 @@ MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
 
 
+NO_TICKET = "-"
+"""For a message that nobody is to begin by himself."""
+
+
 class Claimed(NamedTuple):
     """A delivery under our lease that is in no worker's hands."""
 
@@ -57,6 +61,8 @@ class DispatchedQueue:
         """How many the exchange under way asks for."""
         self._is_claiming = False
         self._received = 0
+        self._is_line_long = False
+        """Whether the last claim came back full."""
         self._left_over = 0
         self._cautious_until_ms = 0
         self._offering = 0
@@ -150,8 +156,9 @@ class DispatchedQueue:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
-                claim = self.calls.claim_records(self.asked_for, self._consumer, tickets(self._offering))
-                calls = [*calls, claim]
+                # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted on it.
+                offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
+                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer)]
             if not calls:
                 return None
             self._settlements = []
@@ -171,6 +178,7 @@ class DispatchedQueue:
         claimed_bytes = sum([len(record) for _, record in reply])
         is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
         self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
+        self._is_line_long = self.asked_for > 0 and is_more_likely
         return acked + self._to_hand_out([Claimed(fence, record, now_ms) for fence, record in reply])
 
     def note_handed_over(self) -> None:

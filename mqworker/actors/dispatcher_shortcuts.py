@@ -17,7 +17,7 @@ from itertools import count, islice
 from mqworker.actors.dispatcher_care import WORKER, slot_of
 from mqworker.actors.dispatcher_crew import Crew, Flight, Hand
 from mqworker.actors.dispatcher_estimates import BATCH_MS
-from mqworker.actors.dispatcher_queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher_queue import NO_TICKET, Claimed, DispatchedQueue
 from mqworker.actors.dispatcher_shelf import Shelf
 from mqworker.actors.run_slot import mark_of
 from mqworker.actors.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
@@ -26,7 +26,6 @@ from mqworker.model.record import task_of
 LOOK_AFTER_MS = 2
 """So long a worker has for the first step; then whoever is free gets the message."""
 _MOST_REMEMBERED = 1_000
-_NO_TICKET = "-"
 
 
 class Shortcuts:
@@ -64,7 +63,7 @@ class Shortcuts:
             if not hand.has_room_alone():
                 continue
             if hand.presumed:
-                yield _NO_TICKET
+                yield NO_TICKET
                 continue
             if not hand.ticket:
                 hand.ticket = next(self._numbers)
