@@ -156,7 +156,7 @@ class DispatchedQueue:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
-                # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted on it.
+                # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted.
                 offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
                 calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer)]
             if not calls:
