@@ -46,6 +46,8 @@ class Hand:
     """The one that is out, with which it may begin something by itself (dispatcher_shortcuts.py); 0: none."""
     presumed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
+    was_late: bool = False
+    """It did not begin in time what came with its ticket: its core may be busy, so others come first."""
     cause: str | None = None
     """How it died, once the supervisor has said so."""
 
@@ -169,7 +171,7 @@ class Crew:
 
 
 def _least(hands: Iterable[Hand]) -> Hand | None:
-    return min(hands, key=lambda hand: (hand.busy_ms, len(hand.flights)), default=None)
+    return min(hands, key=lambda hand: (hand.busy_ms, len(hand.flights), hand.was_late), default=None)
 
 
 def _has_async_tasks(hand: Hand) -> bool:

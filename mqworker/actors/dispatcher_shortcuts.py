@@ -23,7 +23,7 @@ from mqworker.actors.run_slot import mark_of
 from mqworker.actors.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
 from mqworker.model.record import task_of
 
-LOOK_AFTER_MS = 2
+LOOK_AFTER_MS = 1
 """So long a worker has for the first step; then whoever is free gets the message."""
 _MOST_REMEMBERED = 1_000
 
@@ -109,6 +109,7 @@ class Shortcuts:
         """A worker finished these."""
         if hand.ticket and not all(_was_handed_out(hand, (queue, fence)) for fence in fences):
             self.close(hand)
+        hand.was_late = False
         for fence in fences:
             flight = hand.drop(queue, fence)
             if flight is None or not flight.record or hand.ticket:
@@ -119,6 +120,7 @@ class Shortcuts:
         for hand in self._crew:
             if hand.presumed and now_ms - min(hand.presumed.values()) >= LOOK_AFTER_MS:
                 self.close(hand)
+                hand.was_late = not hand.flights
 
     def close_all(self) -> bool:
         """Cancel every ticket; whether it is known now of all workers what they have begun."""

@@ -1,7 +1,7 @@
 """The short way to a worker: messages that it hears of itself, and may begin when it is idle.
 
 Each comes with a ticket (tickets.py). The dispatcher hears of it at the same time, and gives it to somebody
-if it is not begun here: whatever is missed, refused or heard too late costs two milliseconds and no message.
+if it is not begun here: whatever is missed, refused or heard too late costs a millisecond and no message.
 """
 
 from __future__ import annotations

@@ -107,6 +107,16 @@ def test_what_its_worker_does_not_begin_goes_to_whoever_is_free(stage: Stage) ->
     assert not redeem(stage, ticket, 900), "the worker hears of it too late"
 
 
+def test_who_was_late_is_not_the_first_to_be_given_it_again(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1")
+    stage.turn()
+
+    stage.hand_over(900, RECORD, offered(stage)[0])
+    posts = stage.turn() + stage.turn(passed_ms=LOOK_AFTER_MS)
+
+    assert handed_out(posts) == [("worker:1", [900])]
+
+
 def test_of_two_queues_that_offered_the_same_ticket_the_other_message_is_handed_out(stage: Stage) -> None:
     stage.hire("worker:0", "worker:1")
     tasks = stage.dispatcher._crew["worker:0"].tasks
