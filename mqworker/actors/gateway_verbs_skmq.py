@@ -18,10 +18,10 @@ from mqworker.actors.gateway_queues import GatewayQueues
 from mqworker.actors.gateway_verb import LARGEST_LUMP, Arguments, Verb
 from mqworker.actors.gateway_verbs_skmq_feedback import FeedbackVerb
 from mqworker.errors import MqworkerError
-from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
 from mqworker.queues.skmq_calls import Addressee, IndexEntry, SkmqCalls
+from mqworker.queues.skmq_guards import guard_of_copy, guard_of_message
 from mqworker.queues.skmq_names import COPY, copy_field, copy_id_of
 from mqworker.store.procedure import Procedure
 
@@ -75,7 +75,7 @@ class _Verbs:
 
     def _is_taken(self, queue: QueueName, msgid: str, message: str, known: IndexEntry) -> Procedure[bool]:
         """Whether the message that the index knows lives; if it does not, the newer one takes its place."""
-        holder: str = yield self._calls.of_queue(known.queue).holder(_guard_key(msgid))
+        holder: str = yield self._calls.of_queue(known.queue).holder(guard_of_message(msgid).key)
         if holder:
             return True
         yield self._calls.reserve(queue, [(msgid, message)], gone_id=known.id)
@@ -150,16 +150,12 @@ class _Verbs:
 
 def _message(msgid: str, message: str, task: str, content: bytes) -> Message:
     # A gateway or a node that dies over it says nothing against the message: no limit of crashes.
-    guard = unique_guard(msgid, GuardMode.UNTIL_SETTLED)
+    guard = guard_of_message(msgid)
     return Message(MessageId(message), content, TaskName(task), guard=guard, max_crashes=None)
 
 
 def _copy(copy: MessageId, content: bytes) -> Message:
-    return Message(copy, content, COPY, guard=chosen_id_guard(copy), max_crashes=None)
-
-
-def _guard_key(msgid: str) -> str:
-    return unique_guard(msgid, GuardMode.UNTIL_SETTLED).key
+    return Message(copy, content, COPY, guard=guard_of_copy(copy), max_crashes=None)
 
 
 def _weight(call: Arguments) -> int:

@@ -1,12 +1,14 @@
 """What a consumer says of a message that its gateway does not hold: another node does, or nobody. Pure.
 
-    skmq_feedback(feedback, msgid, (key, host), (retry_times, retry_delay_ms))    "known", "unknown", "missed"
+    skmq_feedback(feedback, msgid, (key, host), (retry_times, retry_delay_ms), asker)
+                                                                            "known", "unknown", "missed"
 
 The message is found by the index and settled under the fence of whoever holds it; that one's own settlement
 comes too late then and is refused, as it should be. One that waits for its next attempt is taken out of the
-line by an ack; for a rejection it waits already. "missed" is an ack that could not be carried out: a gateway
-has just taken the message and not noted it yet. It is not settled behind the back of that one, which would
-push it all the same, to somebody who was told `ack`; the caller asks again.
+line by an ack; for a rejection it waits already. "missed" is a word that could not be carried out, and the
+caller asks again: a gateway has just taken the message and not noted it yet, or the one that asks holds it by
+now. Neither is settled behind the back of its holder, which would push it all the same, to somebody who was
+told `ack`. Of the asker, a consumer's name, that can be made sure: what it holds, it settles itself.
 """
 
 from __future__ import annotations
@@ -20,16 +22,15 @@ from mqworker.model.names import ConsumerName, MessageId
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Settlement
 from mqworker.queues.skmq_calls import Addressee, IndexEntry, SkmqCalls, SkmqQueueCalls
+from mqworker.queues.skmq_guards import guard_of_copy, guard_of_message
 from mqworker.queues.skmq_names import copy_field, is_topic
 from mqworker.queues.skmq_settlement import ACK, ARRIVED, REJECT, RetryRules, settlement_of
-from mqworker.queues.work_steps import Whereabouts
 from mqworker.store.procedure import Procedure
 
 KNOWN, UNKNOWN, MISSED = "known", "unknown", "missed"
 
 _TRIES = 3
 """A message may change hands while it is looked for; not so often."""
-_GONE = {"absent", "succeeded", "cancelled", "expired", "dead"}
 
 
 class FeedbackVerb:
@@ -40,7 +41,7 @@ class FeedbackVerb:
         self._calls = calls
 
     def begin(
-        self, feedback: str, msgid: str, speaker: Sequence[str], rules: Sequence[int]
+        self, feedback: str, msgid: str, speaker: Sequence[str], rules: Sequence[int], asker: str
     ) -> Procedure[str]:
         """Look for the message, or for the copy of a topic that the speaker got; carry the feedback out."""
         for _ in range(_TRIES):
@@ -49,12 +50,14 @@ class FeedbackVerb:
                 return UNKNOWN
             if feedback == ARRIVED or is_topic(entry.id):
                 return KNOWN
-            if (yield from self._settle(feedback, entry, RetryRules(*rules))):
+            delivery = yield from self._held(entry)
+            if delivery is not None and entry.consumer == asker:
+                return MISSED
+            if (yield from self._settle(feedback, entry, delivery, RetryRules(*rules))):
                 if feedback != REJECT:
                     yield self._calls.forget([(field, entry.id)])
                 return KNOWN
-            whereabouts: Whereabouts = yield from self._queues[entry.queue].find(MessageId(entry.id))
-            if whereabouts.state in _GONE:
+            if not (yield from self._lives(entry, field, msgid)):
                 yield self._calls.forget([(field, entry.id)])
                 return UNKNOWN
         return MISSED
@@ -80,9 +83,10 @@ class FeedbackVerb:
         recipients: list[tuple[Addressee, bool, int]] = yield calls.recipients()
         return [addressee.key for addressee, _, _ in recipients if addressee.host == host]
 
-    def _settle(self, feedback: str, entry: IndexEntry, rules: RetryRules) -> Procedure[bool]:
+    def _settle(
+        self, feedback: str, entry: IndexEntry, delivery: Delivery | None, rules: RetryRules
+    ) -> Procedure[bool]:
         work = self._queues[entry.queue]
-        delivery = yield from self._held(entry)
         if delivery is not None:
             settlement = settlement_of(feedback, delivery, rules)
             lost: list[Settlement] = yield work.calls.settle([settlement], entry.consumer)
@@ -102,3 +106,10 @@ class FeedbackVerb:
             return decode_record(header, entry.fence) if header else None
         except InvalidMessage:
             return None
+
+    def _lives(self, entry: IndexEntry, field: str, msgid: str) -> Procedure[bool]:
+        """One look at its guard: who looks through all places misses a message that moves between them."""
+        message = MessageId(entry.id)
+        guard = guard_of_message(msgid) if field == msgid else guard_of_copy(message)
+        holder: str = yield self._calls.of_queue(entry.queue).holder(guard.key)
+        return holder == message

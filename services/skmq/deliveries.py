@@ -54,6 +54,10 @@ class Deliveries:
         """How many were pushed, or are about to be."""
         return self._flights.count
 
+    @property
+    def _consumer(self) -> str:
+        return self._work.consumer if self._work is not None else ""
+
     def take_from(self, work: WorkSource) -> None:
         """Take deliveries from there."""
         self._work = work
@@ -84,8 +88,7 @@ class Deliveries:
         for flight in flights:
             self._flights.add(flight)
         wishes = [[flight.delivery.fence, flight.delivery.id, flight.msgid, flight.key] for flight in flights]
-        consumer = self._work.consumer if self._work is not None else ""
-        call = ["skmq_assign", queue, consumer, wishes]
+        call = ["skmq_assign", queue, self._consumer, wishes]
         self._desk.submit_call(call, partial(self._on_assigned, flights), 200 * len(flights))
 
     def _on_assigned(self, flights: list[Flight], reply: list[Any]) -> None:
@@ -181,23 +184,25 @@ class Deliveries:
     ) -> None:
         """Nothing that we pushed: another gateway did, or this one before it was started anew."""
         rules = [self._options.retry_times, self._options.retry_delay]
-        call = ["skmq_feedback", verdict.feedback.value, verdict.msgid, [verdict.key, host], rules]
+        about = [verdict.feedback.value, verdict.msgid, [verdict.key, host], rules, self._consumer]
+
+        def flight_by_now() -> Flight | None:
+            return self._flights.attributed(verdict.msgid, verdict.key, host)
 
         def ask_again() -> None:
-            """Somebody has just taken it, perhaps this gateway: then it is known here by now."""
-            flight = self._flights.attributed(verdict.msgid, verdict.key, host)
-            self._carry_out(verdict, flight, host, answering, tries - 1)
+            self._carry_out(verdict, flight_by_now(), host, answering, tries - 1)
 
         def on_reply(reply: list[Any]) -> None:
             outcome = reply[1] if reply[0] else "failed"
             if outcome == "missed" and tries > 1:
-                self._loop.call_later(_BETWEEN_TRIES_S, ask_again)
+                # Somebody has taken it meanwhile; if that was this gateway, it need not be pushed any more.
+                self._loop.call_later(0 if flight_by_now() else _BETWEEN_TRIES_S, ask_again)
             elif outcome == "unknown":
                 answering(unknown_message(verdict.feedback))
             else:
                 answering(ACK if outcome == "known" else ERROR)
 
-        self._desk.submit_call(call, on_reply, 200)
+        self._desk.submit_call(["skmq_feedback", *about], on_reply, 200)
 
     # Settlements
 

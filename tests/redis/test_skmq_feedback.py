@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mqworker.actors.gateway_queues import GatewayQueues
 from mqworker.actors.gateway_verbs import broker_verbs
+from mqworker.model.delivery import Delivery
 from mqworker.model.names import ConsumerName
 from mqworker.model.settlement import Release
 from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.store.procedure import Procedure, Step
 from mqworker.store.store import Store
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer
 
 QUEUE, MSGID, MESSAGE = "skmq.app", "m", "m~q1"
-FIRST, SECOND = ConsumerName("gateway-1"), ConsumerName("gateway-2")
+FIRST, SECOND, THIRD = (ConsumerName(f"gateway-{number}") for number in (1, 2, 3))
 RULES = [2, 60_000]
+MOST_STEPS = 10
+"""Into the second try of an ack whose message was not found at the first."""
 
 
 @pytest.fixture
@@ -38,20 +44,59 @@ def queue(store: Store) -> WorkQueue:
     return queue
 
 
+def procedure_of(verb: str, *arguments: Any) -> Procedure[Any]:  # noqa: ANN401 - plain values
+    return broker_verbs(GatewayQueues(WorkQueueOptions()))[verb].begin(*arguments)
+
+
 def carry_out(store: Store, verb: str, *arguments: Any) -> Any:  # noqa: ANN401 - plain values
-    return store.follow(broker_verbs(GatewayQueues(WorkQueueOptions()))[verb].begin(*arguments))
+    return store.follow(procedure_of(verb, *arguments))
 
 
-def push(store: Store, queue: WorkQueue, consumer: ConsumerName) -> int:
-    """Claimed and noted, as before a push; the fence."""
+def note(store: Store, delivery: Delivery, consumer: ConsumerName) -> None:
+    carry_out(store, "skmq_assign", QUEUE, consumer, [[delivery.fence, delivery.id, MSGID, ""]])
+
+
+def push(store: Store, queue: WorkQueue, consumer: ConsumerName) -> Delivery:
+    """Claimed and noted, as before a push."""
     [delivery] = queue.claim(1, consumer=consumer)
-    carry_out(store, "skmq_assign", QUEUE, consumer, [[delivery.fence, MESSAGE, MSGID, ""]])
-    return delivery.fence
+    note(store, delivery, consumer)
+    return delivery
 
 
-def feedback(store: Store, word: str) -> str:
-    said: str = carry_out(store, "skmq_feedback", word, MSGID, ["", "127.0.0.1"], RULES)
-    return said
+def send_another(store: Store, queue: WorkQueue, message: str) -> None:
+    """In place of the one before, whoever has that."""
+    for consumer in (FIRST, SECOND):
+        queue.reap(consumer, silent_ms=0)
+    queue.purge_waiting()
+    assert carry_out(store, "skmq_send", QUEUE, MSGID, message, "skmq.queue", b"x") == "stored"
+
+
+def feedback_procedure(word: str, asker: ConsumerName) -> Procedure[str]:
+    return procedure_of("skmq_feedback", word, MSGID, ["", "127.0.0.1"], RULES, asker)
+
+
+def feedback(store: Store, word: str, asker: ConsumerName = THIRD) -> str:
+    return store.follow(feedback_procedure(word, asker))
+
+
+def follow_amid(
+    store: Store, procedure: Procedure[str], moves: Sequence[tuple[int, Callable[[], object]]]
+) -> str:
+    """Carry it out, with what others do before its steps of these numbers."""
+
+    def only(step: Step) -> Procedure[Any]:
+        return (yield step)
+
+    try:
+        step = next(procedure)
+        for number in itertools.count():
+            for before, move in moves:
+                if before == number:
+                    move()
+            step = procedure.send(store.follow(only(step)))
+    except StopIteration as end:
+        return str(end.value)
+    raise AssertionError("unreachable: steps are counted without an end")
 
 
 def test_an_ack_settles_what_another_gateway_holds(store: Store, queue: WorkQueue) -> None:
@@ -76,17 +121,59 @@ def test_an_ack_is_missed_while_a_message_changes_hands_and_counts_when_it_has(
     store: Store, queue: WorkQueue
 ) -> None:
     """The first gateway was taken for dead; the second just claimed it, and would push it all the same."""
-    [delivery] = queue.claim(1, consumer=FIRST)
-    carry_out(store, "skmq_assign", QUEUE, FIRST, [[delivery.fence, MESSAGE, MSGID, ""]])
-    queue.settle(Release(delivery), consumer=FIRST)
+    queue.settle(Release(push(store, queue, FIRST)), consumer=FIRST)
     [again] = queue.claim(1, consumer=SECOND)
 
     assert feedback(store, "ack") == "missed"
     assert queue.counts().leased == 1
-    carry_out(store, "skmq_assign", QUEUE, SECOND, [[again.fence, MESSAGE, MSGID, ""]])
+    note(store, again, SECOND)
     assert feedback(store, "ack") == "known"
     assert queue.counts().leased == 0
     assert queue.counts().totals["succeeded"] == 1
+
+
+@pytest.mark.parametrize("word", ["ack", "reject", "error"])
+def test_what_the_asking_gateway_holds_by_now_it_settles_itself(
+    store: Store, queue: WorkQueue, word: str
+) -> None:
+    """It asked before it had it. Settled behind its back, it would be pushed after the answer."""
+    push(store, queue, SECOND)
+
+    assert feedback(store, word, asker=SECOND) == "missed"
+    assert queue.counts().leased == 1
+    assert feedback(store, word, asker=THIRD) == "known"
+    assert queue.counts().leased == 0
+
+
+@pytest.mark.parametrize("is_noted", [True, False], ids=["held as noted", "taken again and not noted"])
+def test_an_ack_that_meets_its_message_on_the_way_to_the_asking_gateway(
+    store: Store,
+    queue: WorkQueue,
+    is_noted: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The first gateway was killed: its message is released, taken by the second, and noted, at any moment.
+
+    Either the ack takes the message out, and the second gateway never gets it; or the second one has it, and
+    the ack is missed. It is neither settled in the hands of who would still push it, nor taken for settled.
+    """
+    outcomes = set()
+    for moments in itertools.combinations_with_replacement(range(MOST_STEPS), 3):
+        send_another(store, queue, "m~q{}.{}.{}".format(*moments))
+        held, got = push(store, queue, FIRST), list[Delivery]()
+        if not is_noted:
+            queue.settle(Release(held), consumer=FIRST)
+            [held] = queue.claim(1, consumer=FIRST)
+        release = partial(queue.settle, Release(held), consumer=FIRST)
+        take = partial(lambda got: got.extend(queue.claim(1, consumer=SECOND)), got)
+        write_down = partial(lambda got: [note(store, each, SECOND) for each in got], got)
+
+        moves = list(zip(moments, (release, take, write_down), strict=True))
+        outcome = follow_amid(store, feedback_procedure("ack", SECOND), moves)
+
+        outcomes.add((outcome, len(got)))
+        assert outcomes <= {("known", 0), ("missed", 1), ("missed", 0)}, moments
+        assert queue.counts().leased + queue.counts().waiting == (outcome == "missed")
+    assert outcomes >= {("known", 0), ("missed", 1)}
 
 
 def test_an_error_buries_what_another_gateway_holds(store: Store, queue: WorkQueue) -> None:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
-
 from mqworker.gateway import Ack, Delivery, Desk, Settlement, WorkSource
 from mqworker.log import get_logger
 from mqworker.model.names import MessageId
@@ -22,16 +20,25 @@ QUEUE = "skmq.app"
 
 
 class ScriptedDesk:
-    """Answers feedback with one outcome after the other, and nothing else."""
+    """Answers feedback with one outcome after the other, and nothing else; without one, later."""
 
     def __init__(self, *outcomes: list[Any]) -> None:
         self._outcomes = list(outcomes)
         self.asked = 0
+        self.asker = ""
+        self.reply_to_feedback: Callable[[list[Any]], None] | None = None
+        self.reply_to_assign: Callable[[list[Any]], None] | None = None
 
     def submit_call(self, call: list[Any], on_reply: Callable[[list[Any]], None], _size: int = 0) -> None:
         if call[0] == "skmq_feedback":
             self.asked += 1
-            on_reply(self._outcomes.pop(0))
+            self.asker = call[-1]
+            if self._outcomes:
+                on_reply(self._outcomes.pop(0))
+            else:
+                self.reply_to_feedback = on_reply
+        elif call[0] == "skmq_assign":
+            self.reply_to_assign = on_reply
 
 
 class Work:
@@ -54,19 +61,56 @@ class Speaker:
     host, flight = "127.0.0.1", None
 
 
+class Outwards(asyncio.Protocol):
+    """A connection to a recipient, and what was pushed on it."""
+
+    def __init__(self) -> None:
+        self.pushed: list[bytes] = []
+        self.closed = asyncio.Event()
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended
+        self.closed.set()
+
+    def push(self, frame: bytes) -> None:
+        self.pushed.append(frame)
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A recipient that never says a word."""
+    await reader.read()
+    writer.close()
+
+
 class Stage:
     def __init__(self, *outcomes: list[Any]) -> None:
+        self.outwards = Outwards()
         self.desk, self.work = ScriptedDesk(*outcomes), Work()
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         log = get_logger(actor="test")
         self.deliveries = Deliveries(
-            cast("Desk", self.desk), SkmqOptions(), log, lambda _: pytest.fail("pushed")
+            cast("Desk", self.desk), SkmqOptions(), log, lambda _: cast("Connection", self.outwards)
         )
         self.deliveries.take_from(cast("WorkSource", self.work))
 
-    async def ack(self) -> Answer | None:
+    def take(self) -> None:
+        """A delivery comes; it is assigned in the next turn of the loop."""
+        delivery = Delivery(1, MessageId("m~q1"), TO_ONE, b"x", enqueued_at_ms=0)
+        self.deliveries.take(QUEUE, delivery)
+
+    def begin_ack(self) -> None:
         verdict = Verdict(Feedback.ACK, "m")
         self.deliveries.hear(verdict, cast("Connection", Speaker()), self.answers.put_nowait)
+
+    async def ack(self) -> Answer | None:
+        self.begin_ack()
         return await asyncio.wait_for(self.answers.get(), 30)
 
 
@@ -81,14 +125,38 @@ def test_an_ack_is_carried_out_when_the_message_has_changed_hands() -> None:
 def test_an_ack_of_a_message_that_came_to_this_gateway_meanwhile_is_its_own() -> None:
     async def story() -> tuple[Answer | None, list[Settlement]]:
         stage = Stage([True, "missed"])
-        delivery = Delivery(1, MessageId("m~q1"), TO_ONE, b"x", enqueued_at_ms=0)
-        stage.deliveries.take(QUEUE, delivery)  # it is assigned in the next turn of the loop
+        stage.take()
         return await stage.ack(), stage.work.settled
 
     answer, settled = asyncio.run(story())
 
     assert answer == ACK
     assert [type(each) for each in settled] == [Ack]
+
+
+def test_a_message_whose_ack_came_before_it_is_not_pushed_after_the_answer() -> None:
+    """Asked of a stranger, taken and assigned meanwhile: the ack ends the push that is about to be made."""
+
+    async def story() -> Stage:
+        stage = Stage()
+        listening = await asyncio.start_server(read_to_the_end, "127.0.0.1", 0)
+        stage.begin_ack()
+        stage.take()
+        await asyncio.sleep(0)
+        assert stage.desk.reply_to_assign is not None
+        assert stage.desk.reply_to_feedback is not None
+        async with listening:
+            stage.desk.reply_to_assign([True, [("r", *listening.sockets[0].getsockname(), "r")]])
+            stage.desk.reply_to_feedback([True, "missed"])
+            assert await asyncio.wait_for(stage.answers.get(), 30) == ACK
+            await asyncio.wait_for(stage.outwards.closed.wait(), 30)
+        return stage
+
+    stage = asyncio.run(story())
+
+    assert stage.desk.asker == Work.consumer
+    assert [type(each) for each in stage.work.settled] == [Ack]
+    assert stage.outwards.pushed == []
 
 
 def test_an_ack_that_the_store_cannot_take_is_an_error_at_once() -> None:

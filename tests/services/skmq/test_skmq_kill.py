@@ -68,7 +68,6 @@ class Recipient:
         self.pushes: Counter[str] = Counter()
         self.confirmed: set[str] = set()
         self.pushed_after_ack: list[str] = []
-        self._asked_again: set[str] = set()
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._progress = asyncio.Event()
 
@@ -87,15 +86,13 @@ class Recipient:
 
     async def _take(self, msgid: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pushes[msgid] += 1
-        # One whose first ack was lost with the gateway may be on its way again while we ask again.
-        if msgid in self.confirmed and msgid not in self._asked_again:
+        if msgid in self.confirmed:
             self.pushed_after_ack.append(msgid)
         writer.write(frame(type="ack", msgid=msgid))
         while not await _is_confirmed(reader):
             writer.close()
             reader, writer = await self._connect()
             writer.write(frame(type="ack", msgid=msgid))
-            self._asked_again.add(msgid)
         writer.close()
         await self._read_what_was_sent()
         self.confirmed.add(msgid)
