@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills bench bench-peers run protocols clean
+.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -59,8 +59,17 @@ test-redis: $(STAMP) ## only the tests of the store and the queues
 test-system: $(STAMP) ## only the tests that start and kill processes
 	$(BIN)/python -m pytest tests/system
 
+DRILLS_LOG := $(VENV)/drills-archive.log
+
 drills: $(STAMP) ## kill everything at full size and count: lost 0, acked twice 0; about five minutes
-	DRILL_SIZE=full $(BIN)/python -m pytest tests/drills tests/pipeline/test_archive_killed.py
+	@$(MAKE) --no-print-directory --jobs=2 drills-archive drills-node
+
+drills-node: $(STAMP)
+	DRILL_SIZE=full $(BIN)/python -m pytest --durations=5 tests/drills
+
+drills-archive: $(STAMP)
+	@DRILL_SIZE=full $(BIN)/python -m pytest tests/pipeline/test_archive_killed.py >$(DRILLS_LOG) 2>&1; status=$$?; \
+		cat $(DRILLS_LOG); exit $$status
 
 bench: $(STAMP) ## measure mqworker on this machine, beside raw clients; some minutes
 	$(BIN)/python -m benchmarks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
@@ -28,8 +28,11 @@ class Rounds:
         """Hold the next round so soon at the latest."""
         self._next_ms = min(self._next_ms, now_ms + in_ms)
 
-    def hold(self, now_ms: int, steps: Sequence[Callable[[], object]]) -> None:
-        """Do all steps if it is time; each on its own, so that one broken queue does not harm the others."""
+    def hold(self, now_ms: int, steps: Iterable[Callable[[], object]]) -> None:
+        """Do all steps if it is time; each on its own, so that one broken queue does not harm the others.
+
+        Each is done before the next one is asked for.
+        """
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + self._interval_ms

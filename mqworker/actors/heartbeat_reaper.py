@@ -9,7 +9,7 @@ Never:    takes anything from a consumer that is heard; the script that releases
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -91,14 +91,8 @@ class HeartbeatReaper:
         if self._was_cut_off(now_ms):
             # So were others, as a rule: they get the time to be heard again.
             self._reap_from_ms = now_ms + self._timeout_ms
-        steps: list[Callable[[], object]] = [
-            partial(self._roster.refresh, now_ms),
-            self._release_ended_nodes,
-            *(partial(self._look_at, queue, now_ms) for queue in self._roster),
-            partial(self._sweep_topics, now_ms),
-        ]
         rounds_before = self._rounds.count
-        self._rounds.hold(now_ms, [*steps, self._show_node, self._gone.clear])
+        self._rounds.hold(now_ms, self._steps(now_ms))
         if self._rounds.count > rounds_before:
             self._round_at_ms = now_ms
         return ()
@@ -119,6 +113,16 @@ class HeartbeatReaper:
             "consumers": sorted(self._consumers),
             "peers_dropped": 0 if self._topics is None else self._topics.dropped,
         }
+
+    def _steps(self, now_ms: int) -> Iterator[Callable[[], object]]:
+        # Whoever is gone may hold something in a queue that was made a moment ago.
+        yield partial(self._roster.refresh, now_ms, at_once=bool(self._gone))
+        yield self._release_ended_nodes
+        for queue in self._roster:
+            yield partial(self._look_at, queue, now_ms)
+        yield partial(self._sweep_topics, now_ms)
+        yield self._show_node
+        yield self._gone.clear
 
     def _was_cut_off(self, now_ms: int) -> bool:
         if self._round_at_ms is None:

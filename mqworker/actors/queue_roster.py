@@ -31,9 +31,9 @@ class QueueRoster:
             self._queue_by_name[name] = WorkQueue(name, self._store, self._options)
         return self._queue_by_name[name]
 
-    def refresh(self, now_ms: int) -> None:
-        """Read the registry, if it is time to."""
-        if now_ms < self._refresh_at_ms:
+    def refresh(self, now_ms: int, *, at_once: bool = False) -> None:
+        """Read the registry, if it is time to or must be."""
+        if now_ms < self._refresh_at_ms and not at_once:
             return
         self._refresh_at_ms = now_ms + REFRESH_MS
         registry = queues_key(self._options.namespace)

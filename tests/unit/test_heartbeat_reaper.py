@@ -44,6 +44,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.queue = FakeQueue()
+        self.known = [self.queue]
         self.now_ms = 10_000
         self.reaper = HeartbeatReaper(
             cast(Store, SimpleNamespace(run=lambda _call: True)),
@@ -57,10 +58,12 @@ class Stage:
         self.reaper.handle(ConsumerStarted("mine"), "supervisor", self.now_ms)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self.queue])
+        return iter(self.known)
 
-    def refresh(self, now_ms: int) -> None:
-        """Nothing to read."""
+    def refresh(self, now_ms: int, *, at_once: bool = False) -> None:  # noqa: ARG002 - as QueueRoster
+        """The registry is read seldom, unless it must be."""
+        if at_once:
+            self.known = [self.queue]
 
     def rounds(self, count: int) -> None:
         for _ in range(count):
@@ -102,3 +105,14 @@ def test_what_a_dispatcher_of_this_node_held_is_released_at_once_all_the_same() 
     stage.rounds(1)
 
     assert stage.queue.reaped == ["mine"]
+
+
+def test_what_it_held_in_a_queue_that_is_new_is_released_at_once_too() -> None:
+    stage = Stage()
+    stage.known = []
+    stage.rounds(1)
+
+    stage.reaper.handle(ConsumerGone("mine"), "supervisor", stage.now_ms)
+    stage.rounds(1)
+
+    assert "mine" in stage.queue.reaped
