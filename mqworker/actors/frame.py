@@ -46,7 +46,8 @@ class FrameDecoder:
             end = start + _HEADER.size + length
             if end > len(self._buffer):
                 break
-            payloads.append(bytes(self._buffer[start + _HEADER.size : end]))
+            with memoryview(self._buffer) as view:  # a slice of the buffer itself would be one more copy
+                payloads.append(bytes(view[start + _HEADER.size : end]))
             start = end
         del self._buffer[:start]
         return payloads

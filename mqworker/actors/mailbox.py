@@ -10,6 +10,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from multiprocessing import Pipe
 
 from mqworker.actors.frame import FrameDecoder, encode_frame
@@ -18,6 +19,7 @@ from mqworker.errors import MqworkerError
 
 _READ_BYTES = 262_144
 _MOST_DESCRIPTORS = 16
+_MOST_AT_ONCE = 64
 _MOST_UNSENT_BYTES = 64 * 1024 * 1024
 
 
@@ -48,7 +50,8 @@ class Mailbox:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.settimeout(0)
         self._decoder = FrameDecoder()
-        self._unsent = bytearray()
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
         self._descriptors: deque[int] = deque()
         self._read = self._read_with_descriptors if brings_descriptors else self._read_bytes
 
@@ -62,22 +65,38 @@ class Mailbox:
         if descriptors:
             self._send_with_descriptors(frame, descriptors)
             return
-        self._unsent += frame
+        # Kept as views: what is large is never copied, however little of it the pipe takes at a time.
+        self._unsent.append(memoryview(frame))
+        self._unsent_bytes += len(frame)
         self.flush()
-        if len(self._unsent) > _MOST_UNSENT_BYTES:
-            raise MailboxFull(f"{len(self._unsent):,} bytes unread by the peer")
+        if self._unsent_bytes > _MOST_UNSENT_BYTES:
+            raise MailboxFull(f"{self._unsent_bytes:,} bytes unread by the peer")
 
     def flush(self) -> None:
         """Send what is left over, as much as the pipe takes."""
         while self._unsent:
             try:
-                sent = self._socket.send(self._unsent)
+                sent = self._socket.sendmsg(islice(self._unsent, _MOST_AT_ONCE))
             except BlockingIOError:
                 return
             except OSError as error:
-                self._unsent.clear()  # nobody will read it
+                self._forget_unsent()  # nobody will read it
                 raise MailboxClosed(str(error)) from error
-            del self._unsent[:sent]
+            self._drop(sent)
+
+    def _drop(self, sent: int) -> None:
+        self._unsent_bytes -= sent
+        while sent:
+            frame = self._unsent[0]
+            if sent < len(frame):
+                self._unsent[0] = frame[sent:]
+                return
+            sent -= len(frame)
+            self._unsent.popleft()
+
+    def _forget_unsent(self) -> None:
+        self._unsent.clear()
+        self._unsent_bytes = 0
 
     @property
     def has_unsent(self) -> bool:
@@ -126,8 +145,9 @@ class Mailbox:
         # Rare (a peer was started) and small, so it may wait for the mail before it to go out.
         self._socket.settimeout(1.0)
         try:
-            self._socket.sendall(self._unsent)
-            self._unsent.clear()
+            for unsent in self._unsent:
+                self._socket.sendall(unsent)
+            self._forget_unsent()
             sent = socket.send_fds(self._socket, [frame], list(descriptors))
             self._socket.sendall(frame[sent:])
         except OSError as error:
