@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mqworker.queues.work import WorkQueue
 from mqworker.store.address import parse_address
 from mqworker.store.connection import Connection, open_connection
+from mqworker.store.store import Store
+from tests.support.messages import open_store
+from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
 
 Connect = Callable[[str], Connection]
@@ -48,3 +52,24 @@ def connect() -> Iterator[Connect]:
     yield connect_to
     for connection in opened:
         connection.close()
+
+
+@pytest.fixture
+def store(server: RealServer) -> Iterator[Store]:
+    """A store on the shared server."""
+    opened = open_store(server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def queue(store: Store) -> WorkQueue:
+    """A queue in it; a module that needs another one has its own."""
+    return WorkQueue("q", store)
+
+
+@pytest.fixture
+def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
+    """The keys of that queue."""
+    with server.client() as client:
+        yield RawQueue(client, queue.calls.keys)

@@ -28,24 +28,6 @@ Foreign: TypeAlias = Any
 """A value that no type checker would let pass: callers have none."""
 
 
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> WorkQueue:
-    return WorkQueue("q", store)
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
-
-
 # Names, ids and numbers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,21 +24,8 @@ ROWS = [b"row %d" % number for number in range(2_500)]
 
 
 @pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def queue(store: Store) -> WorkQueue:
     return WorkQueue("bulk", store)
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
 
 
 def attempt(queue: WorkQueue, part: int = 0, run: str = "run") -> BulkPart:

@@ -182,13 +182,18 @@ def test_a_message_is_handed_over_in_the_slot_of_its_queue(cluster: RealCluster,
     for name in ("one", "two", "three", "four"):  # of several nodes
         queue, consumer = WorkQueue(name, store), ConsumerName("node-1")
         ears = store.connection.subscribe([queue.calls.keys.held(consumer)])
-        store.run(queue.calls.claim_records(1, consumer, ["-"]))
+        worker = store.connection.subscribe([queue.calls.keys.begin(consumer, 0)])
+        store.run(queue.calls.claim_records(1, consumer, ["0:7"]))
 
         queue.enqueue(a_message())
+        heard, heard_by_worker = ears.get(5.0), worker.get(5.0)
 
-        assert ears.get(5.0) is not None
+        assert heard is not None
+        assert heard_by_worker is not None
+        assert heard[1] == heard_by_worker[1]
         assert queue.counts().leased == 1
         ears.close()
+        worker.close()
 
 
 def test_limited_messages_are_let_in_within_the_slot_of_their_queue(

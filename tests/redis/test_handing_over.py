@@ -13,31 +13,12 @@ from mqworker.model.settlement import Ack
 from mqworker.queues.work import WorkQueue
 from mqworker.store.store import Store
 from mqworker.store.subscription import Subscription
-from tests.support.messages import a_message, open_store, some_messages
+from tests.support.messages import a_message, some_messages
 from tests.support.raw_queue import RawQueue
-from tests.support.real_server import RealServer
 
 READY = ConsumerName("node-1")
 OTHER = ConsumerName("node-2")
 WAIT_S = 5.0
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> WorkQueue:
-    return WorkQueue("q", store)
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
 
 
 @pytest.fixture

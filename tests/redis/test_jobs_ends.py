@@ -38,13 +38,6 @@ def queue(app: App) -> WorkQueue:
     return app.work_queue()
 
 
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    """Its keys."""
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
-
-
 def awaited(job: Job[object], raw: RawQueue) -> Future[object]:
     """What a waiter gets; he waits already."""
     future: Future[object] = Future()

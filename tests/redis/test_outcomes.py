@@ -14,27 +14,13 @@ from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.store import Store
 from mqworker.store.subscription import Subscription
-from tests.support.messages import AN_HOUR_MS, a_message, bodies, open_store, some_messages
+from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
 from tests.support.raw_queue import LONG_AGO_MS, RawQueue
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
 def queue(store: Store) -> WorkQueue:
     return WorkQueue("q", store, WorkQueueOptions(dedup_window_ms=AN_HOUR_MS))
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
 
 
 @pytest.fixture

@@ -18,31 +18,12 @@ from mqworker.store.address import parse_address
 from mqworker.store.async_connection import open_async_connection
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.script import Call
-from mqworker.store.store import Store
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.messages import AN_HOUR_MS, a_message, open_store, some_messages
 from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
 
 Prepared = Callable[[WorkQueue], Call[Any]]
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> WorkQueue:
-    return WorkQueue("q", store)
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
 
 
 @pytest.fixture

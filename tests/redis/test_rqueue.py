@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -14,32 +13,12 @@ from redis.crc import key_slot
 from mqworker.errors import InvalidArgument, StoreRefused, UnknownQueue
 from mqworker.model.names import ConsumerName
 from mqworker.queues.work import WorkQueue
-from mqworker.store.store import Store
 from tests.support.deadline import wait_until
 from tests.support.messages import a_message, bodies, open_store
 from tests.support.raw_queue import LONG_AGO_MS, RawQueue
 from tests.support.real_cluster import RealCluster
-from tests.support.real_server import RealServer
 
 A_DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def queue(store: Store) -> WorkQueue:
-    return WorkQueue("q", store)
-
-
-@pytest.fixture
-def raw(server: RealServer, queue: WorkQueue) -> Iterator[RawQueue]:
-    with server.client() as client:
-        yield RawQueue(client, queue.calls.keys)
 
 
 def elements(popped: list[tuple[str, bytes]] | None) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,21 +18,12 @@ from mqworker.queues.work import WorkQueue
 from mqworker.queues.work_calls import WorkQueueOptions
 from mqworker.store.procedure import Procedure, Step
 from mqworker.store.store import Store
-from tests.support.messages import open_store
-from tests.support.real_server import RealServer
 
 QUEUE, MSGID, MESSAGE = "skmq.app", "m", "m~q1"
 FIRST, SECOND, THIRD = (ConsumerName(f"gateway-{number}") for number in (1, 2, 3))
 RULES = [2, 60_000]
 MOST_STEPS = 10
 """Into the second try of an ack whose message was not found at the first."""
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mqworker.queues.skmq_calls import IndexEntry, SkmqCalls, SkmqQueueCalls
 from mqworker.queues.work import WorkQueue
 from mqworker.store.script import Call
 from mqworker.store.store import Store
-from tests.support.messages import a_message, open_store
+from tests.support.messages import a_message
 from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
 
@@ -28,13 +28,6 @@ NEWS = MessageId("news~t1")
 ENTRY = "2 127.0.0.1 4000 one"
 CALLS = SkmqCalls("mqw")
 APP: SkmqQueueCalls = CALLS.of_queue(QUEUE)
-
-
-@pytest.fixture
-def store(server: RealServer) -> Iterator[Store]:
-    opened = open_store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
