@@ -156,13 +156,22 @@ def _length_line(panel: Axes, name: str, peer: Json, figure: str) -> tuple[float
 
 
 def _name_lines(panel: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """The names beside the ends of the lines, moved apart where they would cover each other."""
+    """The names behind the ends of the lines: those of the peers in a column, moved apart where they must."""
     low, high = panel.get_ylim()
-    ordered = sorted(ends, key=lambda end: -end[1])
-    heights = apart([rate for _, rate, _, _ in ordered], gap=(high / low) ** NAME_HEIGHT)
-    for (length, _, name, label), height in zip(ordered, heights, strict=True):
-        ink = colour(is_ours=name == OURS)
-        panel.text(length * 1.3, height, label, fontsize=7.5, color=ink, va="center")
+    column = 2 * max((length for length, _, name, _ in ends if name != OURS), default=1)
+    ordered = sorted((end for end in ends if end[2] != OURS), key=lambda end: -end[1])
+    gap = (high / low) ** NAME_HEIGHT
+    heights = apart([rate for _, rate, _, _ in ordered], gap)
+    ceiling = min((rate / gap**2 for _, rate, name, _ in ends if name == OURS), default=high)
+    if heights and heights[0] > ceiling:  # our line goes on where the names stand: they keep below it
+        heights = [height * ceiling / heights[0] for height in heights]
+    for (length, rate, _, label), height in zip(ordered, heights, strict=True):
+        ink = colour(is_ours=False)
+        panel.plot([length, column], [rate, height], color=ink, alpha=PALE, linewidth=0.6)
+        panel.text(column * 1.1, height, label, fontsize=7.5, color=ink, va="center")
+    for length, rate, name, label in ends:
+        if name == OURS:
+            panel.text(length * 1.3, rate, label, fontsize=7.5, color=colour(is_ours=True), va="center")
 
 
 def _crash(data: Json, folder: Path, where: str) -> list[Path]:

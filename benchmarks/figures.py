@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 NS_PER_S = 1_000_000_000
@@ -45,8 +46,11 @@ def never_ran(runs: bytes) -> int:
 
 
 def apart(falling: Sequence[float], gap: float) -> list[float]:
-    """The same values, each lowered until it is at most the one before it divided by `gap`."""
-    placed: list[float] = []
+    """The same values, moved as little up and down as it takes to lie a factor of `gap` apart."""
+    lowered: list[float] = []
     for value in falling:
-        placed.append(min(value, placed[-1] / gap) if placed else value)
-    return placed
+        lowered.append(min(value, lowered[-1] / gap) if lowered else value)
+    raised: list[float] = []
+    for value in reversed(falling):
+        raised.append(max(value, raised[-1] * gap) if raised else value)
+    return [math.sqrt(low * high) for low, high in zip(lowered, reversed(raised), strict=True)]

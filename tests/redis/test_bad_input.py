@@ -118,8 +118,12 @@ def test_a_forged_fence_settles_nothing(queue: WorkQueue, raw: RawQueue, fence: 
     assert raw.dump_without_calls() == before
 
 
-def test_a_delivery_of_one_queue_cannot_be_settled_in_another(store: Store, queue: WorkQueue) -> None:
+def test_a_delivery_of_one_queue_cannot_be_settled_in_another(
+    store: Store, queue: WorkQueue, raw: RawQueue
+) -> None:
     other = WorkQueue("other", store)
+    for each in (queue, other):  # as when they are claimed in the same millisecond
+        raw.client.hset(each.calls.keys.meta, "fence", 8_000_000_000_000_000)
     queue.enqueue(a_message())
     other.enqueue(a_message())
     mine, theirs = queue.claim()[0], other.claim(consumer=CONSUMER)[0]

@@ -49,7 +49,11 @@ def test_runs_are_counted_by_task() -> None:
 
 
 def test_names_that_would_cover_each_other_are_moved_apart() -> None:
-    assert apart([100, 90, 10], gap=2) == [100, 50, 10]
+    upper, lower, far_away = apart([100, 90, 10], gap=2)
+
+    assert upper == pytest.approx(2 * lower)
+    assert upper * lower == pytest.approx(100 * 90), "as much up as down"
+    assert far_away == pytest.approx(10)
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
