@@ -56,7 +56,7 @@ def test_what_workers_begin_by_themselves_is_neither_lost_nor_run_twice(
     node.wait_complete()
     struck = begun = 0
     with redis.Redis.from_url(scene.url) as raw:
-        publishing = scene.publish_beside("work", sized(4_000, 10_000), per_s=500, batch=1)
+        publishing = scene.publish_beside("work", sized(4_000, 8_000), per_s=500, batch=1)
         for target in itertools.cycle(BEGINNERS):
             # Only if somebody has begun something by himself since the last strike is there something to hit.
             before = _begun_by_themselves(node)
