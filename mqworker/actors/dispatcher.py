@@ -94,7 +94,7 @@ class Dispatcher:
         self._lost = Losses()
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times)
-        self._shortcuts = Shortcuts(tickets, self._crew, self._shelf)
+        self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
         self._stock = StockTaking(store, self._shortcuts, log)
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0

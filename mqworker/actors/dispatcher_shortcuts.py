@@ -17,6 +17,7 @@ from itertools import count, islice
 from mqworker.actors.dispatcher_care import WORKER, slot_of
 from mqworker.actors.dispatcher_crew import Crew, Flight, Hand
 from mqworker.actors.dispatcher_estimates import BATCH_MS
+from mqworker.actors.dispatcher_losses import Losses
 from mqworker.actors.dispatcher_queue import NO_TICKET, Claimed, DispatchedQueue
 from mqworker.actors.dispatcher_shelf import Shelf
 from mqworker.actors.run_slot import mark_of
@@ -31,9 +32,10 @@ _MOST_REMEMBERED = 1_000
 class Shortcuts:
     """Issues tickets, and finds out what became of them."""
 
-    def __init__(self, tickets: Tickets, crew: Crew, shelf: Shelf) -> None:
+    def __init__(self, tickets: Tickets, crew: Crew, lost: Losses, shelf: Shelf) -> None:
         self._tickets = tickets
         self._crew = crew
+        self._lost = lost
         self._shelf = shelf
         self._numbers = count(int.from_bytes(os.urandom(7)))  # none of those of a dispatcher before this
         self._queue_by_mark: dict[int, DispatchedQueue] = {}
@@ -90,13 +92,17 @@ class Shortcuts:
 
     def _is_begun(self, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int) -> bool:
         """Whether it is in the hands of the ticket's worker, for all we know."""
-        fence, worker, ticket, record = handed_over
-        hand = self._crew.get(f"{WORKER}{worker}")
-        if hand is None:
-            return False
-        if (flight := hand.flights.get((queue.name, fence))) is not None:
-            flight.record = record
-            return True
+        fence, worker, _, record = handed_over
+        # The dead count, too: who dies over it at once may be lost here before its wake-up is heard.
+        for hand in (*self._crew, *self._lost.hands()):
+            if (flight := hand.flights.get((queue.name, fence))) is not None:
+                flight.record = record
+                return True
+        named = self._crew.get(f"{WORKER}{worker}")
+        return named is not None and self._presume(named, queue, handed_over, now_ms)
+
+    def _presume(self, hand: Hand, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int) -> bool:
+        fence, _, ticket, record = handed_over
         if not hand.ticket or hand.ticket != ticket or queue.runs_once(task_of(record)):
             return False
         if not hand.flights:

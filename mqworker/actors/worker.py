@@ -268,7 +268,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ),
         readiness(app, settings),
         slots=RunSlots(start.slots_path),
-        shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start)),
+        shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
         report=Report(
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
             _longest_result_ms(app),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from mqworker.actors.actor import Watched
 from mqworker.actors.tickets import HandedOver, Tickets, read_handed_over
 from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.log import Logger
 from mqworker.store.store import Store
 from mqworker.store.subscription import Subscription
 
@@ -24,8 +25,9 @@ _LOOK_MS = 20
 class Shortcut:
     """Listens for one worker."""
 
-    def __init__(self, worker: int, tickets: Tickets, open_store: Callable[[], Store]) -> None:
+    def __init__(self, worker: int, tickets: Tickets, open_store: Callable[[], Store], log: Logger) -> None:
         self._worker = worker
+        self._log = log
         self._tickets = tickets
         self._open_store = open_store
         self._queue_by_channel: Mapping[str, str] = {}
@@ -87,13 +89,14 @@ class Shortcut:
                 self._subscription, self._dialling = self._dialling.subscription, None
                 self._listen_at_ms = now_ms + TRY_AGAIN_MS
         elif self._queue_by_channel and now_ms >= self._listen_at_ms:
-            self._dialling = _Dialling(self._open_store, sorted(self._queue_by_channel))
+            self._dialling = _Dialling(self._open_store, sorted(self._queue_by_channel), self._log)
 
 
 class _Dialling:
     """Subscribes in a thread: a server that hangs must not keep the worker from its work."""
 
-    def __init__(self, open_store: Callable[[], Store], channels: list[str]) -> None:
+    def __init__(self, open_store: Callable[[], Store], channels: list[str], log: Logger) -> None:
+        self._log = log
         self.subscription: Subscription | None = None
         self._open_store = open_store
         self._channels = channels
@@ -117,8 +120,9 @@ class _Dialling:
     def _dial(self) -> None:
         try:
             subscription = self._open_store().connection.subscribe(self._channels)
-        except MqworkerError:
-            return  # whoever waits for it tries again, later
+        except MqworkerError as error:  # whoever waits for it tries again, later
+            self._log.debug("short_way_unavailable", reason=str(error))
+            return
         with self._lock:
             if self._is_wanted:
                 self.subscription = subscription

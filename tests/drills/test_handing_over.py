@@ -59,15 +59,9 @@ def test_what_workers_begin_by_themselves_is_neither_lost_nor_run_twice(
         publishing = scene.publish_beside("work", sized(4_000, 8_000), per_s=500, batch=1)
         for target in itertools.cycle(BEGINNERS):
             # Only if somebody has begun something by himself since the last strike is there something to hit.
-            before = _begun_by_themselves(node)
-            wait_until(
-                lambda before=before: _begun_by_themselves(node) > before or not publishing.is_alive(),  # type: ignore[misc]
-                "a worker has begun something by itself",
-                DEADLINE_S,
-            )
+            begun += _wait_until_more_begin(node, publishing)
             if not publishing.is_alive():
                 break
-            begun += _begun_by_themselves(node) - before
             if target == "links":
                 raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             else:
@@ -83,6 +77,17 @@ def test_what_workers_begin_by_themselves_is_neither_lost_nor_run_twice(
     account.check()
     assert exit_code == 0
     assert struck > 0
+
+
+def _wait_until_more_begin(node: DrillNode, publishing: threading.Thread) -> int:
+    """How many more were begun by workers themselves; it may be none when nothing is published any more."""
+    before = _begun_by_themselves(node)
+    wait_until(
+        lambda: _begun_by_themselves(node) > before or not publishing.is_alive(),
+        "a worker has begun something by itself",
+        DEADLINE_S,
+    )
+    return max(0, _begun_by_themselves(node) - before)
 
 
 def _begun_by_themselves(node: DrillNode) -> int:

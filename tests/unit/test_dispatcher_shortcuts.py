@@ -186,6 +186,23 @@ def test_of_a_dead_worker_only_what_it_began_counts_as_a_crash(stage: Stage, *, 
         assert handed_out(posts) == [("worker:0", [900])]
 
 
+def test_a_crash_counts_though_the_worker_was_lost_before_the_wake_up_came(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.turn()
+    (ticket,) = offered(stage)
+    redeem(stage, ticket, 900)
+    stage.slots.begin(0, "default", 900, 0)
+
+    stage.mail(PeerLost("worker:0"))
+    stage.mail(WorkerExited("worker:0", "SIGKILL", 0))
+    stage.hire("worker:0")
+    stage.hand_over(900, RECORD, ticket)
+    posts = stage.turn()
+
+    assert stage.store.settled[-1][-5:] == ("again", 900, "", 0, 1)
+    assert handed_out(posts) == []
+
+
 def test_a_new_worker_cannot_use_the_ticket_of_the_one_before_it(stage: Stage) -> None:
     stage.hire("worker:0")
     stage.turn()

@@ -52,7 +52,7 @@ class Stage:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=self.clock),
             readiness(app, Settings()),
             slots=self.slots,
-            shortcut=Shortcut(0, self.tickets, self._open_store),
+            shortcut=Shortcut(0, self.tickets, self._open_store, get_logger()),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), 0, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
