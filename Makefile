@@ -81,9 +81,9 @@ bench-peers: $(STAMP) ## measure it beside Celery and eight others; 25 minutes, 
 run: $(STAMP) ## start the Procfile with Honcho: the embedded server, a node with the demo's tasks, gateways, archiver
 	cd examples && PATH="$(abspath $(BIN)):$$PATH" honcho --procfile ../Procfile --app-root . start
 
-protocols: $(STAMP) ## make services/gomq/generated anew from its .proto
-	$(BIN)/python -m grpc_tools.protoc --proto_path=services/gomq --python_out=services/gomq/generated \
-		--pyi_out=services/gomq/generated services/gomq/gomq.proto
+protocols: $(STAMP) ## make services/mqworker_services/gateways/gomq/generated anew from its .proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=services/mqworker_services/gateways/gomq --python_out=services/mqworker_services/gateways/gomq/generated \
+		--pyi_out=services/mqworker_services/gateways/gomq/generated services/mqworker_services/gateways/gomq/gomq.proto
 
 clean: ## stop the embedded server; remove its data, the virtualenv and the caches
 	@test ! -x $(BIN)/mqworker || $(BIN)/mqworker redis --stop

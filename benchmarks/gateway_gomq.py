@@ -25,7 +25,7 @@ import psutil
 from benchmarks.private_server import private_server
 from benchmarks.rounds import interleave
 from benchmarks.table import heading, row
-from services.gomq.client import AsyncGomqClient
+from mqworker_services.gateways.gomq.client import AsyncGomqClient
 
 CHANNELS = 20
 AT_ONCE = 5

@@ -16,7 +16,7 @@ from benchmarks.private_server import loopback_server
 from benchmarks.rounds import interleave
 from benchmarks.table import heading, row
 from mqworker.queues import SkmqClient, SkmqUnavailable
-from mqworker.queues.skmq_frame import encode_frame
+from mqworker.queues.skmq.frame import encode_frame
 
 CONNECTIONS, FRAMES, WINDOW = 50, 20_000, 100
 SINGLES = 1_000

@@ -18,8 +18,8 @@ from benchmarks.peer import Peer
 from benchmarks.private_server import private_server
 from benchmarks.rounds import interleave, rate
 from benchmarks.table import heading, row
-from mqworker.model.gq import GqStatus
-from mqworker.queues.gq import GqClient
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.rules import GqStatus
 from mqworker.settings import Settings
 from tests.support.real_postgres import RealPostgres, postgres_folder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from mqworker.store.embedded_binary import find_binary
+from mqworker.store.embedded.find import find_binary
 
 BUSY_PERCENT = 15.0
 LOOK_S = 0.2

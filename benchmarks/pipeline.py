@@ -16,10 +16,10 @@ from mqworker.model.message_id import MessageIdSource
 from mqworker.model.names import TaskName
 from mqworker.model.settlement import Ack, Run, Settlement
 from mqworker.settings import Settings, load_settings
-from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.enqueueing import EnqueuePlan, enqueue_file
-from services.pipeline.lake import Lake
-from services.pipeline.session import open_session
+from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.enqueueing import EnqueuePlan, enqueue_file
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from mqworker.store.embedded_binary import find_binary
+from mqworker.store.embedded.find import find_binary
 
 
 @contextmanager

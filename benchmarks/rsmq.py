@@ -8,9 +8,9 @@ from rsmq import RedisSMQ
 from benchmarks.private_server import private_server
 from benchmarks.rounds import interleave, rate
 from benchmarks.table import heading, row
-from mqworker.queues.rsmq import Rsmq
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.queues.rsmq.client import Rsmq
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 BODY = "x" * 100

@@ -15,9 +15,9 @@ from mqworker.model.message import Message
 from mqworker.model.message_id import MessageIdSource
 from mqworker.model.names import ConsumerName, TaskName
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 BODY = b"x" * 100

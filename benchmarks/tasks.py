@@ -14,7 +14,7 @@ from mqworker.model.clock import SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call, encode_call
 from mqworker.model.names import MessageId
-from mqworker.tasks.run import TaskRunner
+from mqworker.tasks.running.run import TaskRunner
 
 SINGLES = 3_000
 BULK = 30_000

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from mqworker import App
 from mqworker.events import with_server
-from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.lake import Lake
-from services.pipeline.report import Question
-from services.pipeline.report_files import look_at_files
-from services.pipeline.report_making import make_report
-from services.pipeline.report_window import window
-from services.pipeline.session import open_session
-from services.pipeline.verify import verify
+from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.report import Question
+from mqworker_services.pipeline.report_files import look_at_files
+from mqworker_services.pipeline.report_making import make_report
+from mqworker_services.pipeline.report_window import window
+from mqworker_services.pipeline.session import open_session
+from mqworker_services.pipeline.verify import verify
 
 app = App("million")
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mqworker.tasks.joint_wait import aas_completed, as_completed, await_all, wait_all
     from mqworker.tasks.outcome import JobStatus
     from mqworker.tasks.task import AsyncTask, Task
-    from mqworker.tasks.workflow import chain, chord, group
-    from mqworker.tasks.workflow_job import WorkflowJob
-    from mqworker.tasks.workflow_members import WorkflowMember
-    from mqworker.tasks.workflow_outcome import MemberFailure
+    from mqworker.tasks.workflows.job import WorkflowJob
+    from mqworker.tasks.workflows.members import WorkflowMember
+    from mqworker.tasks.workflows.outcome import MemberFailure
+    from mqworker.tasks.workflows.workflow import chain, chord, group
 
 __version__ = "0.1.0"
 
@@ -37,10 +37,10 @@ _NAMES_BY_MODULE = {
     "mqworker.tasks.joint_wait": "aas_completed as_completed await_all wait_all",
     "mqworker.tasks.outcome": "JobStatus",
     "mqworker.tasks.task": "AsyncTask Task",
-    "mqworker.tasks.workflow": "chain chord group",
-    "mqworker.tasks.workflow_job": "WorkflowJob",
-    "mqworker.tasks.workflow_members": "WorkflowMember",
-    "mqworker.tasks.workflow_outcome": "MemberFailure",
+    "mqworker.tasks.workflows.workflow": "chain chord group",
+    "mqworker.tasks.workflows.job": "WorkflowJob",
+    "mqworker.tasks.workflows.members": "WorkflowMember",
+    "mqworker.tasks.workflows.outcome": "MemberFailure",
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

@@ -20,11 +20,11 @@ from mqworker.model.event import (
     decode_block,
     expand,
 )
+from mqworker.queues.work.event_stream import BEGINNING, EventStreams, StoredBlock, StreamTail, id_order
 from mqworker.settings import Settings
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
-from mqworker.store.embedded_server import ensure_server
-from mqworker.store.event_stream import BEGINNING, EventStreams, StoredBlock, StreamTail, id_order
+from mqworker.store.embedded.share import ensure_server
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 __all__ = [

@@ -4,9 +4,10 @@ A service implements `Gateway` and is given a `Desk`; it opens no connection to 
 `GatewayOptions` are the same for all, so that what may come in and what not is decided in one place.
 """
 
-from mqworker.actors.gateway_counter import Desk, outcome_of
-from mqworker.actors.gateway_door import OnReply
-from mqworker.actors.gateway_errors import (
+from mqworker.actors.gateway.call_batches import OnReply
+from mqworker.actors.gateway.client import Desk, outcome_of
+from mqworker.actors.gateway.deliveries import OnDelivery, OnSettled, WorkSource
+from mqworker.actors.gateway.errors import (
     UNAVAILABLE,
     UNKNOWN,
     WRONG_TYPE,
@@ -14,9 +15,8 @@ from mqworker.actors.gateway_errors import (
     error_of,
     kind_of,
 )
-from mqworker.actors.gateway_loop import Gateway, WorkingGateway
-from mqworker.actors.gateway_socket import cannot_listen, listen, tls_of
-from mqworker.actors.gateway_work import OnDelivery, OnSettled, WorkSource
+from mqworker.actors.gateway.listening import cannot_listen, listen, tls_of
+from mqworker.actors.gateway.loop import Gateway, WorkingGateway
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.gateway_options import GatewayOptions, Place, TcpPlace, UnixPlace, parse_place

@@ -13,25 +13,25 @@ from functools import partial
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
-from mqworker.actors.broker_topics import TopicFanOut
-from mqworker.actors.caretaker import Rounds
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.gateway_serving import run_broker
+from mqworker.actors.gateway.serving import run_broker
 from mqworker.actors.mail import Drain, Mail
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.queue_roster import QueueRoster
+from mqworker.actors.rounds import Rounds
+from mqworker.actors.topic_fan_out import TopicFanOut
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options, topic_options
 from mqworker.log import Logger
-from mqworker.queues.topic import Topics
-from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.topics.client import Topics
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
-from mqworker.tasks.event_delivery import EventDelivery
-from mqworker.tasks.schedule_firing import ScheduleFiring
-from mqworker.tasks.workflow_outbox import OutboxDrain
+from mqworker.tasks.events.delivery import EventDelivery
+from mqworker.tasks.schedules.firing import ScheduleFiring
+from mqworker.tasks.workflows.outbox import OutboxDrain
 
 ROUND_MS = 1_000
 """A lost wake-up delays a delayed message by this much at the most."""

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
-from mqworker.actors.caretaker import Rounds
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.heartbeat_topics import TopicSweep
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.node_file import ended_nodes, forget_node
 from mqworker.actors.queue_roster import QueueRoster
+from mqworker.actors.rounds import Rounds
+from mqworker.actors.topic_sweep import TopicSweep
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor, topic_options
 from mqworker.errors import StoreUnavailable
 from mqworker.log import Logger
-from mqworker.queues.topic import Topics
-from mqworker.queues.work import WorkQueue
-from mqworker.store.keys import node_key, nodes_key
-from mqworker.store.samples import sample
+from mqworker.queues.topics.client import Topics
+from mqworker.queues.work.keys import node_key, nodes_key
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.samples import sample
 from mqworker.store.store import Store
 
 _SNAPSHOT_TTL_MS = 15_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqworker.model.names import QueueName
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
-from mqworker.store.keys import queues_key
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.keys import queues_key
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 
 REFRESH_MS = 1_000

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
-from mqworker.actors.caretaker import Rounds
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import Drain, Mail, PermitsWanted
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.rounds import Rounds
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
 from mqworker.log import Logger
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 
 ROUND_MS = 250

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from mqworker.actors.actor import Watched
 from mqworker.errors import StoreUnavailable
+from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
 from mqworker.store.store import Store
-from mqworker.store.subscription import RESUBSCRIBED, Subscription
 
 
 class WakeUps:

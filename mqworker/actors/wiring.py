@@ -7,11 +7,11 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
 from mqworker.log import Logger, get_logger
 from mqworker.model.clock import SystemClock
-from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.settings import Settings
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 _ACTOR_READ_TIMEOUT_S = 2.0

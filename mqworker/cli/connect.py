@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mqworker.cli.server_url import server_url
 from mqworker.settings import Settings
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 OPERATOR_PATIENCE_MS = 1_000

@@ -7,8 +7,8 @@ import click
 from mqworker.cli.connect import connect
 from mqworker.cli.site import REDIS_URL
 from mqworker.cli.wording import counted, safe
+from mqworker.queues.work import functions
 from mqworker.settings import load_settings
-from mqworker.store import functions
 
 
 @click.group("functions")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mqworker.cli.model_lines import RSMQ, ModelQueue
 from mqworker.cli.site import Site
+from mqworker.cli.status.model_lines import RSMQ, ModelQueue
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId
-from mqworker.queues.rsmq_calls import RsmqOptions
-from mqworker.queues.rsmq_queue import RsmqBurial, RsmqQueue
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_trace import read_letter
+from mqworker.queues.rsmq.calls import RsmqOptions
+from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.trace import read_letter
 from mqworker.store.store import Store
 
 

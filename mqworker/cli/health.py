@@ -10,8 +10,8 @@ import click
 
 from mqworker.errors import MqworkerError
 from mqworker.settings import Settings, load_settings
-from mqworker.store.embedded_probe import Mood, ping
-from mqworker.store.embedded_state import ServerPlace
+from mqworker.store.embedded.probe import Mood, ping
+from mqworker.store.embedded.state import ServerPlace
 from mqworker.supervisor.status_socket import Snapshot, read_snapshots
 
 _ANSWER_S = 2.0
@@ -61,8 +61,8 @@ def _why_no_redis(settings: Settings) -> str | None:
         mood = ping(ServerPlace(settings.data_dir.resolve()).socket_path).mood
         return None if mood is Mood.READY else f"the embedded server is {mood.name.lower()}"
     # The client library takes 100 ms to import: only this question pays for it.
-    from mqworker.store.address import parse_address  # noqa: PLC0415
-    from mqworker.store.connection import open_connection  # noqa: PLC0415
+    from mqworker.store.link.address import parse_address  # noqa: PLC0415
+    from mqworker.store.link.connection import open_connection  # noqa: PLC0415
 
     try:
         connection = open_connection(

@@ -10,8 +10,8 @@ from mqworker.cli.site import QUEUE, REDIS_URL, Target
 from mqworker.cli.wording import duration, moment, safe, size
 from mqworker.errors import MqworkerError
 from mqworker.model.delivery import Delivery
-from mqworker.queues.work_trace import PastEvent, Trace
-from mqworker.store.snapshots import read_system
+from mqworker.queues.work.snapshots import read_system
+from mqworker.queues.work.trace import PastEvent, Trace
 
 ID = click.argument("id_", metavar="ID")
 _LABEL_WIDTH = 12

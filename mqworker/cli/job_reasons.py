@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mqworker.cli.wording import counted, duration, moment, safe
 from mqworker.model.view import NodeView, QueueView, SystemView
-from mqworker.queues.work_trace import LATEST_INSTANT_MS, PastEvent, Trace
+from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
 
 _SILENT_MS = 15_000
 _FAILED = {"retried", "buried", "crashed"}

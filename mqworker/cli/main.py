@@ -93,7 +93,7 @@ def _load_rsmq() -> click.Command:
 
 
 def _load_status() -> click.Command:
-    from mqworker.cli.status import status_command  # noqa: PLC0415 - imported when called
+    from mqworker.cli.status.command import status_command  # noqa: PLC0415 - imported when called
 
     return status_command
 

@@ -1,4 +1,4 @@
-"""`mqworker pipeline`: the data pipeline on Spark. Thin: the work is done in services/pipeline.
+"""`mqworker pipeline`: the data pipeline on Spark. Thin: the work is done in mqworker_services.pipeline.
 
 Nothing of Spark is imported before a command runs, and a machine without it gets one sentence.
 """
@@ -24,8 +24,8 @@ from mqworker.model.clock import SystemClock
 from mqworker.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from services.pipeline.lake import Lake
-    from services.pipeline.session import Session
+    from mqworker_services.pipeline.lake import Lake
+    from mqworker_services.pipeline.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Bench:
 
     def spark(self, *, is_light: bool = False) -> Session:
         """The Spark session; a light one where the JVM has little to do itself."""
-        from services.pipeline.session import LIGHT, open_session, parse_conf  # noqa: PLC0415 - optional
+        from mqworker_services.pipeline.session import LIGHT, open_session, parse_conf  # noqa: PLC0415 - optional
 
         conf = (LIGHT if is_light else {}) | parse_conf(self.conf)
         return open_session("mqworker pipeline", master=self.master, conf=conf)
 
     def trouble(self) -> AbstractContextManager[None]:
         """Turns errors of Spark into sentences."""
-        from services.pipeline.trouble import in_a_sentence  # noqa: PLC0415 - optional
+        from mqworker_services.pipeline.trouble import in_a_sentence  # noqa: PLC0415 - optional
 
         return in_a_sentence()
 
@@ -64,7 +64,7 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
         **rest: Any,  # noqa: ANN401 - the options of the command itself
     ) -> None:
         _need_spark()
-        from services.pipeline.lake import Lake as LakeFolders  # noqa: PLC0415 - optional
+        from mqworker_services.pipeline.lake import Lake as LakeFolders  # noqa: PLC0415 - optional
 
         settings = load_settings({"redis_url": redis_url})
         folders = LakeFolders((lake or settings.data_dir / "lake").absolute())
@@ -123,8 +123,8 @@ def archive(
     on_loss: Literal["fail", "skip"],
 ) -> None:
     """Write the events of all queues into the lake, each exactly once."""
-    from services.pipeline.archive import ArchivePlan, archive_and_follow, archive_once  # noqa: PLC0415 - optional
-    from services.pipeline.progress import Progress  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.archive import ArchivePlan, archive_and_follow, archive_once  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
     plan = ArchivePlan(
         with_server(bench.settings),
@@ -182,8 +182,8 @@ def enqueue(
     run: str | None,
 ) -> None:
     """Enqueue one task for each row of FILE (CSV, JSON lines or Parquet), once even if repeated."""
-    from services.pipeline.enqueueing import EnqueuePlan, enqueue_file  # noqa: PLC0415 - optional
-    from services.pipeline.progress import Progress  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.enqueueing import EnqueuePlan, enqueue_file  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
     plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format, run)
     with bench.trouble():
@@ -203,7 +203,7 @@ def enqueue(
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show what would go back.")
 def replay(*, bench: Bench, where: str, is_dry: bool) -> None:
     """Put dead letters that SQL chooses back in their queue."""
-    from services.pipeline.replay import chosen_letters, revive  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.replay import chosen_letters, revive  # noqa: PLC0415 - optional
 
     settings = with_server(bench.settings)
     with bench.trouble():
@@ -227,8 +227,8 @@ def replay(*, bench: Bench, where: str, is_dry: bool) -> None:
 @pipeline_options
 def compact(bench: Bench) -> None:
     """Turn the many files of days that are over into few."""
-    from services.pipeline.compaction import compact as compact_lake  # noqa: PLC0415 - optional
-    from services.pipeline.days import day_of  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.compaction import compact as compact_lake  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.days import day_of  # noqa: PLC0415 - optional
 
     with bench.trouble():
         swaps = compact_lake(bench.spark(), bench.lake, day_of(SystemClock().now_ms()))
@@ -242,7 +242,7 @@ def compact(bench: Bench) -> None:
 @pipeline_options
 def verify(bench: Bench) -> None:
     """Check the lake against its checkpoint: nothing missing, nothing twice."""
-    from services.pipeline.verify import verify as verify_lake  # noqa: PLC0415 - optional
+    from mqworker_services.pipeline.verify import verify as verify_lake  # noqa: PLC0415 - optional
 
     with bench.trouble():
         verdict = verify_lake(bench.spark(), bench.lake)

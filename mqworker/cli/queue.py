@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from mqworker.cli.model_lines import ModelQueue
 from mqworker.cli.site import REDIS_URL, Site, Target, confirm
-from mqworker.cli.status_screen import queue_lines
+from mqworker.cli.status.model_lines import ModelQueue
+from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
 from mqworker.cli.wording import NOTHING, counted, duration, moment, rate, safe
 from mqworker.model.view import QueueView, SystemView
-from mqworker.queues.work_waits import Waits, recent_waits
-from mqworker.store.snapshots import read_system
+from mqworker.queues.work.snapshots import read_system
+from mqworker.queues.work.waits import Waits, recent_waits
 
 NAME = click.argument("name")
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")

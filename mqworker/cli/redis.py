@@ -14,7 +14,7 @@ from types import FrameType
 import click
 
 from mqworker.settings import Settings, load_settings
-from mqworker.store.embedded_server import EmbeddedServer, stop_server
+from mqworker.store.embedded.share import EmbeddedServer, stop_server
 
 # What a shell reports for a process that signal n ended is 128 + n.
 _SIGNAL_EXIT_CODE = 128

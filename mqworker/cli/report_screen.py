@@ -12,9 +12,9 @@ from mqworker.cli.table import Cell, Column, Row, table
 from mqworker.cli.wording import NOTHING, counted, safe, short_count
 
 if TYPE_CHECKING:
-    from services.pipeline.report import Report
-    from services.pipeline.report_figures import Group
-    from services.pipeline.report_histogram import Histogram
+    from mqworker_services.pipeline.report import Report
+    from mqworker_services.pipeline.report_figures import Group
+    from mqworker_services.pipeline.report_histogram import Histogram
 
 MOST_GROUPS: Final = 40
 MOST_REASONS: Final = 10

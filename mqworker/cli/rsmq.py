@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 import click
 
 from mqworker.errors import MqworkerError
-from mqworker.queues.rsmq import Rsmq
-from mqworker.queues.rsmq_arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
-from mqworker.queues.rsmq_calls import RsmqMessage, RsmqOptions
+from mqworker.queues.rsmq.arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from mqworker.queues.rsmq.calls import RsmqMessage, RsmqOptions
+from mqworker.queues.rsmq.client import Rsmq
 from mqworker.settings import Settings, load_settings
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
-from mqworker.store.embedded_server import ensure_server
+from mqworker.store.embedded.share import ensure_server
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 

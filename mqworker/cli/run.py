@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from mqworker.actors.gateway_settings import gateway_names, options_of
+from mqworker.actors.gateway.settings import gateway_names, options_of
 from mqworker.errors import InvalidArgument
 from mqworker.log import configure_logging, get_logger
 from mqworker.model.clock import SystemClock

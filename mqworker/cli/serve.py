@@ -59,7 +59,7 @@ def _files(gateway: str, conf: Path | None, dbconf: Path | None) -> dict[str, An
         return {}
     if gateway != "skmq":
         raise ConfigurationError(f"--conf, --dbconf: got them for {gateway}; accepted: for skmq only")
-    from services.skmq.options import read_conf, read_dbconf  # noqa: PLC0415 - a service, and seldom needed
+    from mqworker_services.gateways.skmq.options import read_conf, read_dbconf  # noqa: PLC0415 - a service, and seldom needed
 
     found: dict[str, Any] = {}
     if conf is not None:

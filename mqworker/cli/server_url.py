@@ -10,7 +10,7 @@ def server_url(settings: Settings) -> str:
     """The URL. It starts no server: whoever looks must not change what there is to see."""
     if settings.redis_url is not None:
         return settings.redis_url
-    from mqworker.store.embedded_server import find_server  # noqa: PLC0415 - only where it is asked for
+    from mqworker.store.embedded.share import find_server  # noqa: PLC0415 - only where it is asked for
 
     url = find_server(settings.data_dir)
     if url is None:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import click
 
 from mqworker.cli.connect import connect
-from mqworker.cli.model_lines import ModelQueue, model_queues
+from mqworker.cli.status.model_lines import ModelQueue, model_queues
 from mqworker.cli.wording import duration
 from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.model.names import MessageId, message_id, queue_name
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
-from mqworker.queues.work_trace import Trace, trace
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.snapshots import read_nodes, read_queue_names
+from mqworker.queues.work.trace import Trace, trace
 from mqworker.settings import Settings, load_settings
 from mqworker.store.script import RawReply
-from mqworker.store.snapshots import read_nodes, read_queue_names
 from mqworker.store.store import Store
 
 REDIS_URL = click.option(

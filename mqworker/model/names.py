@@ -10,6 +10,9 @@ from typing import NewType
 
 from mqworker.errors import InvalidArgument
 
+DEFAULT_NAMESPACE = "mqw"
+"""What every key begins with, unless settings say otherwise."""
+
 QueueName = NewType("QueueName", str)
 TaskName = NewType("TaskName", str)
 MessageId = NewType("MessageId", str)

@@ -9,7 +9,8 @@
               26-     id, task, [guard key], [deadline ms], [gate], each followed by one space; then the body
 
 Text rather than msgpack, because Lua edits it (a retry counts up in place) and because it can be read in
-`redis-cli`. The Lua side is store/scripts/parts/record.lua; tests/redis/test_record.py keeps the two in step.
+`redis-cli`. The Lua side is queues/work/scripts/parts/record.lua;
+tests/redis/test_record.py keeps the two in step.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Unix dates: `Sun Nov 15 23:40:23 UTC 2026`, the way in which topics' records tell when they were published.
 
-Always in UTC and in English, whatever the locale. The server writes them (scripts/parts/calendar.lua).
+Always in UTC and in English, whatever the locale. The server writes them (parts/calendar.lua).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Graph(Generic[CallT]):
     end: int = 0
 
     def fields(self) -> dict[str, str]:
-        """What scripts/advance_workflow.lua reads of it."""
+        """What tasks/workflows/scripts/advance_workflow.lua reads of it."""
         fields = {"state": "running", "end": str(self.end)}
         for node, followers in self.followers.items():
             fields[f"f{node}"] = " ".join(map(str, followers))

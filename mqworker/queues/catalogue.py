@@ -14,15 +14,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mqworker.errors import ConfigurationError, InvalidArgument
-from mqworker.model.gq import GqLiveness, GqTerms, guarantee_named, sql_queue_name
 from mqworker.model.names import queue_name, shown, whole_number
-from mqworker.queues import rsmq_arguments
-from mqworker.queues.rsmq_arguments import DEFAULT_MAXSIZE, DEFAULT_VT
+from mqworker.queues.gq.rules import GqLiveness, GqTerms, guarantee_named, sql_queue_name
+from mqworker.queues.rsmq import arguments as rsmq_arguments
+from mqworker.queues.rsmq.arguments import DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.store.store import Store
 
 if TYPE_CHECKING:
-    from mqworker.queues.gq_queue import GqQueue
-    from mqworker.queues.rsmq_queue import RsmqQueue
+    from mqworker.queues.gq.queue import GqQueue
+    from mqworker.queues.rsmq.queue import RsmqQueue
 
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.01, 60.0
 LONGEST_HEARTBEAT_S = 3_600.0
@@ -161,13 +161,13 @@ def open_queue(name: str, model: Model, store: Store, namespace: str) -> OpenQue
     """The queue itself; `store` is what it uses in Redis, and stays the caller's."""
     # Imported here: most nodes have no queue of another model, and none pays for all.
     if isinstance(model, Rsmq):
-        from mqworker.queues.rsmq_calls import RsmqOptions  # noqa: PLC0415
-        from mqworker.queues.rsmq_queue import RsmqQueue  # noqa: PLC0415
+        from mqworker.queues.rsmq.calls import RsmqOptions  # noqa: PLC0415
+        from mqworker.queues.rsmq.queue import RsmqQueue  # noqa: PLC0415
 
         options = RsmqOptions(model.namespace, model.realtime)
         return RsmqQueue(name, store, options, vt=model.vt, maxsize=model.maxsize)
-    from mqworker.queues.gq import GqClient  # noqa: PLC0415
-    from mqworker.queues.gq_queue import GqQueue  # noqa: PLC0415
+    from mqworker.queues.gq.client import GqClient  # noqa: PLC0415
+    from mqworker.queues.gq.queue import GqQueue  # noqa: PLC0415
 
     if model.url is None:
         client = GqClient.on_redis(name, store, namespace=namespace)
@@ -178,7 +178,7 @@ def open_queue(name: str, model: Model, store: Store, namespace: str) -> OpenQue
 
 def close_queue(queue: OpenQueue) -> None:
     """Let go of it: whoever is left need not find out by silence."""
-    from mqworker.queues.gq_queue import GqQueue  # noqa: PLC0415 - as above
+    from mqworker.queues.gq.queue import GqQueue  # noqa: PLC0415 - as above
 
     if isinstance(queue, GqQueue):
         queue.leave()

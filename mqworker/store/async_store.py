@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from mqworker.errors import StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
-from mqworker.store.async_connection import AsyncConnection
 from mqworker.store.command import Command, Reply
 from mqworker.store.exchange import Exchange
 from mqworker.store.lanes import LanePool
+from mqworker.store.link.async_connection import AsyncConnection
+from mqworker.store.link.retrying import pause_before_retry_ms
 from mqworker.store.procedure import Procedure, Read, ResultT, Step
-from mqworker.store.retrying import pause_before_retry_ms
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import DEFAULT_RETRY_FOR_MS
 

@@ -1,6 +1,6 @@
 """Lanes: how a repeated call is recognised. A lane runs one call at a time and numbers its calls.
 
-The server keeps the newest number of each lane (scripts/parts/calls.lua), so remembering costs the same for
+The server keeps the newest number of each lane (parts/calls.lua), so remembering costs the same for
 one message and for a million, and the record outlives whatever became of the messages.
 """
 

@@ -1,11 +1,11 @@
-"""Scripts: the Lua files of scripts/, put together and named by their hash; and calls of them as values."""
+"""Scripts: the Lua files beside each model, put together and named by their hash; calls of them as values."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -16,7 +16,7 @@ ReplyT = TypeVar("ReplyT")
 RawReply: TypeAlias = Any
 """A reply as it came: its shape is the script's contract, read by the call's `decode` and nowhere else."""
 
-_FOLDER = files("mqworker.store") / "scripts"
+_SHARED_PARTS = files("mqworker.store") / "scripts" / "parts"
 _INCLUDE = "-- @include "
 
 
@@ -51,17 +51,25 @@ class Call(Generic[ReplyT]):
         return ("EVAL", self.script.source, *self.command(numbering)[2:])
 
 
+def scripts_of(package: str | None) -> Callable[[str], Script]:
+    """The scripts that lie in `scripts/` of a package, by name: `scripts_of(__package__)("claim")`."""
+    if not package:  # __package__ is None for a module that is run as a program
+        raise ValueError("scripts belong to a package")
+    return partial(_script, package)
+
+
 @cache
-def script(name: str) -> Script:
-    """The script `scripts/<name>.lua`, with the parts it includes in place."""
-    lines = (_FOLDER / f"{name}.lua").read_text().splitlines()
+def _script(package: str, name: str) -> Script:
+    folder = files(package) / "scripts"
+    lines = (folder / f"{name}.lua").read_text().splitlines()
     source = "\n".join(
-        part(line.removeprefix(_INCLUDE)) if line.startswith(_INCLUDE) else line for line in lines
+        part_of(package, line.removeprefix(_INCLUDE)) if line.startswith(_INCLUDE) else line for line in lines
     )
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
 @cache
-def part(name: str) -> str:
-    """A text that scripts share, `scripts/parts/<name>.lua`."""
-    return (_FOLDER / "parts" / f"{name}.lua").read_text()
+def part_of(package: str, name: str) -> str:
+    """A text that scripts share: those of one package (`scripts/parts/`), or of all (beside this module)."""
+    own = files(package) / "scripts" / "parts" / f"{name}.lua"
+    return (own if own.is_file() else _SHARED_PARTS / f"{name}.lua").read_text()

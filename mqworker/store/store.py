@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
-from mqworker.store.connection import Connection
 from mqworker.store.exchange import Exchange, decoded
 from mqworker.store.group_commit import Entry, GroupCommit
 from mqworker.store.lanes import LanePool
+from mqworker.store.link.connection import Connection
+from mqworker.store.link.retrying import pause_before_retry_ms
 from mqworker.store.procedure import Procedure, Read, ResultT, Step
-from mqworker.store.retrying import pause_before_retry_ms
 from mqworker.store.script import Call, RawReply
 
 ReplyT = TypeVar("ReplyT")

@@ -12,7 +12,7 @@ from pathlib import Path
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.node_file import lock_node_file, node_file
 from mqworker.settings import Settings
-from mqworker.store.embedded_state import ServerPlace
+from mqworker.store.embedded.state import ServerPlace
 
 _LONGEST_HOST = 48
 

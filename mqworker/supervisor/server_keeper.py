@@ -25,7 +25,7 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.errors import ConfigurationError, StoreUnavailable
 from mqworker.log import Logger, get_logger
 from mqworker.model.clock import SystemClock
-from mqworker.store.embedded_server import EmbeddedServer, find_server
+from mqworker.store.embedded.share import EmbeddedServer, find_server
 
 _LOOK_EVERY_MS = 250
 _AFTER_FAILURE_MS = 1_000

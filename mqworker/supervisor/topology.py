@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqworker.actors import broker, dispatcher, heartbeat_reaper, rate_limiter, recovery_scanner, worker
+from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
+from mqworker.actors.dispatcher import dispatcher
+from mqworker.actors.worker import worker
 from mqworker.supervisor import gateway_child, server_keeper
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 

@@ -11,12 +11,13 @@ from mqworker.model.annotation import Rebuild
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
 from mqworker.queues.catalogue import Gq, Model, Rsmq, check_name
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.keys import workflow_key
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings, load_settings
-from mqworker.store.keys import workflow_key
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.decorator import TaskDecorator
-from mqworker.tasks.event_publisher import EventPublisher
+from mqworker.tasks.events.publisher import EventPublisher
+from mqworker.tasks.events.subscription import SubscribeDecorator, Subscriptions
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.job import Job
 from mqworker.tasks.options import DEFAULT_QUEUE
@@ -24,10 +25,9 @@ from mqworker.tasks.producer import Producer
 from mqworker.tasks.queue_job import ModelJob
 from mqworker.tasks.queue_wishes import check_task
 from mqworker.tasks.registry import Registry
-from mqworker.tasks.schedule import Schedule, ScheduleDecorator
-from mqworker.tasks.subscription import SubscribeDecorator, Subscriptions
-from mqworker.tasks.workflow_job import WorkflowJob
-from mqworker.tasks.workflow_plan import stored_plan
+from mqworker.tasks.schedules.schedule import Schedule, ScheduleDecorator
+from mqworker.tasks.workflows.job import WorkflowJob
+from mqworker.tasks.workflows.plan import stored_plan
 
 
 @dataclass(frozen=True, slots=True)

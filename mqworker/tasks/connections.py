@@ -15,20 +15,20 @@ from mqworker.model.clock import Clock
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import QueueName
 from mqworker.queues.catalogue import Model, open_queue
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_async import AsyncWorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
-from mqworker.queues.work_steps import WorkQueueSteps
+from mqworker.queues.work.async_queue import AsyncWorkQueue
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.keys import queues_key
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.settings import Settings
-from mqworker.store.address import ServerAddress, parse_address
-from mqworker.store.async_connection import open_async_connection
 from mqworker.store.async_store import AsyncStore
-from mqworker.store.connection import open_connection
-from mqworker.store.embedded_server import ensure_server
-from mqworker.store.keys import queues_key
+from mqworker.store.embedded.share import ensure_server
+from mqworker.store.link.address import ServerAddress, parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import open_connection
+from mqworker.store.link.subscription import Subscription
 from mqworker.store.procedure import Procedure, ResultT
 from mqworker.store.store import Store
-from mqworker.store.subscription import Subscription
 from mqworker.tasks.job_steps import JobSteps
 from mqworker.tasks.queue_sender import ModelSender
 from mqworker.tasks.result_watch import ResultWatch

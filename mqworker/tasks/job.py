@@ -10,8 +10,8 @@ from mqworker.errors import ResultTimeout
 from mqworker.model.names import MessageId, QueueName
 from mqworker.tasks.connections import Sender
 from mqworker.tasks.outcome import JobStatus, Outcome, value_of
-from mqworker.tasks.progress import Progress
 from mqworker.tasks.registry import TaskDefinition
+from mqworker.tasks.running.progress import Progress
 
 R = TypeVar("R")
 

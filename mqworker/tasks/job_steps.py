@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mqworker.model.names import MessageId
-from mqworker.queues.work_steps import WorkQueueSteps
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.store.procedure import Procedure, Read
 from mqworker.tasks.outcome import JobStatus, Outcome, decode_outcome
-from mqworker.tasks.progress import Progress, decode_progress, progress_key
+from mqworker.tasks.running.progress import Progress, decode_progress, progress_key
 
 _STATUS_BY_STATE = {
     "ready": JobStatus.WAITING,

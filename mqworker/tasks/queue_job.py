@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from mqworker.model.names import MessageId, QueueName
-from mqworker.queues.work_steps import WorkQueueSteps
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.tasks.job import Job
 from mqworker.tasks.job_steps import JobSteps
 from mqworker.tasks.outcome import JobStatus, Outcome
-from mqworker.tasks.progress import Progress
 from mqworker.tasks.queue_sender import ModelSender
+from mqworker.tasks.running.progress import Progress
 
 R = TypeVar("R")
 

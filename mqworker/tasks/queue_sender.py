@@ -9,13 +9,13 @@ from mqworker.errors import NotSupported
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
 from mqworker.queues.catalogue import Gq, Model, OpenQueue, Rsmq
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from mqworker.tasks.outcome import JobStatus
 
 if TYPE_CHECKING:  # imported with the queue that is opened: most programs have none of these
-    from mqworker.queues.gq_queue import GqQueue
-    from mqworker.queues.rsmq_queue import RsmqQueue
+    from mqworker.queues.gq.queue import GqQueue
+    from mqworker.queues.rsmq.queue import RsmqQueue
 
 _STATUS_BY_RSMQ = {
     "VISIBLE": JobStatus.WAITING,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.model.clock import Clock
 from mqworker.model.names import MessageId
-from mqworker.queues.work import WorkQueue
-from mqworker.store.subscription import RESUBSCRIBED, Subscription
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
 from mqworker.tasks.outcome import Expired, NotKept, Outcome, decode_outcome
 
 POLL_MS = 1_000

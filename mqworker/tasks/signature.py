@@ -16,7 +16,7 @@ from mqworker.tasks.options import CallPlan
 
 if TYPE_CHECKING:  # tasks make signatures, signatures make workflows: at run time only in this direction
     from mqworker.tasks.task import Task
-    from mqworker.tasks.workflow import Workflow
+    from mqworker.tasks.workflows.workflow import Workflow
 
 R_co = TypeVar("R_co", covariant=True)
 NextT = TypeVar("NextT")
@@ -33,7 +33,7 @@ class Step(Generic[R_co]):
 
     def __or__(self, following: Step[NextT]) -> Workflow[NextT]:
         """`first | second`: the outcome of the first is the first argument of the second."""
-        from mqworker.tasks.workflow import chain  # noqa: PLC0415 - see above
+        from mqworker.tasks.workflows.workflow import chain  # noqa: PLC0415 - see above
 
         return chain(self, following)
 

@@ -178,7 +178,7 @@ class Task(Generic[P, R]):
         Spark runs it, not a worker: there is no message, hence no ack, retry, rate limit or deadline.
         """
         try:
-            from services.pipeline.mapping import map_on_spark  # noqa: PLC0415 - optional
+            from mqworker_services.pipeline.mapping import map_on_spark  # noqa: PLC0415 - optional
         except ImportError as error:
             raise ConfigurationError("map_on_spark needs PySpark: pip install 'mqworker[spark]'") from error
         return map_on_spark(self.definition.function, frame, column)

@@ -16,7 +16,7 @@ from mqworker.model.clock import ManualClock, SystemClock
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import TaskName, whole_number
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.tasks.app import App
 from mqworker.tasks.job import Job
 from mqworker.tasks.task import Task

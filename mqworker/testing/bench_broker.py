@@ -12,14 +12,14 @@ from mqworker.errors import MqworkerError
 from mqworker.log import get_logger
 from mqworker.model.clock import ManualClock
 from mqworker.model.names import QueueName
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
-from mqworker.tasks.event_delivery import EventDelivery
-from mqworker.tasks.schedule import Schedule, publish_schedules
-from mqworker.tasks.schedule_firing import ScheduleFiring
-from mqworker.tasks.subscription import Subscriptions, register_subscriptions
-from mqworker.tasks.workflow_outbox import OutboxDrain
+from mqworker.tasks.events.delivery import EventDelivery
+from mqworker.tasks.events.subscription import Subscriptions, register_subscriptions
+from mqworker.tasks.schedules.firing import ScheduleFiring
+from mqworker.tasks.schedules.schedule import Schedule, publish_schedules
+from mqworker.tasks.workflows.outbox import OutboxDrain
 
 MOST_TICKS = 1_000
 """That many at once are rather a mistake: a tick costs some ten milliseconds here."""

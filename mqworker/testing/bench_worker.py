@@ -14,13 +14,13 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import LONGEST_HORIZON_MS, QueueName, TaskName, consumer_name
 from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Settlement
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_steps import LARGEST_BATCH
-from mqworker.store.keys import queues_key
+from mqworker.queues.work.keys import queues_key
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
-from mqworker.tasks.run import TaskRunner
-from mqworker.tasks.store_desk import StoreDesk
+from mqworker.tasks.running.run import TaskRunner
+from mqworker.tasks.running.task_link import StoreDesk
 from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.summary import Tally
 

@@ -15,15 +15,15 @@ from typing import Protocol, cast
 from mqworker.errors import ConfigurationError, MqworkerError, StoreRefused
 from mqworker.model.clock import Clock
 from mqworker.store.command import Command, Reply
-from mqworker.store.server_errors import REPLY_ERRORS, ServerName, each_settled, settled
-from mqworker.store.subscription import Subscription
+from mqworker.store.link.server_errors import REPLY_ERRORS, ServerName, each_settled, settled
+from mqworker.store.link.subscription import Subscription
 from mqworker.testing.memory_time import take_over, told_by
 
 try:
     import fakeredis
 except ImportError as error:
     raise ConfigurationError(
-        "mqworker.testing needs fakeredis with Lua; install it with pip install 'mqworker[test]'"
+        "mqworker.testing needs fakeredis with Lua; install it with pip install 'mqworker[testing]'"
     ) from error
 
 NAME = ServerName("memory")
@@ -102,7 +102,7 @@ class MemoryConnection:
             case told:
                 raise ConfigurationError(
                     f"fakeredis {fakeredis.__version__} does not follow the clock of the bench: it tells "
-                    f"{told!r} instead of {now_ms} ms; see the versions that mqworker[test] accepts"
+                    f"{told!r} instead of {now_ms} ms; see the versions that mqworker[testing] accepts"
                 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from mqworker.model.envelope import Envelope, decode_call
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import MessageId, QueueName, TaskName
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_async import AsyncWorkQueue
-from mqworker.queues.work_calls import WorkQueueCalls, WorkQueueOptions, alone
-from mqworker.queues.work_steps import WorkQueueSteps
+from mqworker.queues.work.async_queue import AsyncWorkQueue
+from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions, alone
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import Store

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 from mqworker.errors import MqworkerError
 from mqworker.model.clock import Clock
 from mqworker.model.names import MessageId, QueueName
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.store import Store
 from mqworker.tasks.app import App

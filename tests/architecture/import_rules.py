@@ -13,20 +13,29 @@ SHARED_ACTOR_MODULES = {
     # how actors talk and live
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
     # what several of them use; none of these is an actor
-    *("bell", "caretaker", "garbage", "gateway_serving", "queue_roster", "run_slot", "node_file", "tickets"),
-    "wake_ups",
+    *("garbage", "node_file", "queue_roster", "rounds", "run_slot", "tickets", "wake_ups", "waker"),
 }
+# What an actor is made of beside its own module or package: (importing, imported).
+PARTS_OF_ACTORS = {
+    ("broker", "topic_fan_out"),
+    ("heartbeat_reaper", "topic_sweep"),
+    # Both serve gateways beside their own work.
+    ("broker", "gateway"),
+    ("dispatcher", "gateway"),
+}
+# SKMQ keeps its messages in work queues.
+MODELS_ON_MODELS = {("skmq", "work")}
 
 CONFINED = {
     "redis": ("mqworker/store/",),
     "valkey": ("mqworker/store/",),
     "fakeredis": ("mqworker/testing/",),
     "multiprocessing": ("mqworker/actors/mailbox.py", "mqworker/supervisor/"),
-    "grpc": ("services/gomq/",),
-    "pyspark": ("services/pipeline/",),
-    "sqlalchemy": ("mqworker/queues/gq_sql", "mqworker/queues/gq.py"),
+    "grpc": ("services/mqworker_services/gateways/gomq/",),
+    "pyspark": ("services/mqworker_services/pipeline/",),
+    "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py"),
     # Spark's launcher takes Java, Python and the address from the environment alone.
-    "os.environ": ("mqworker/settings.py", "services/pipeline/launcher.py"),
+    "os.environ": ("mqworker/settings.py", "services/mqworker_services/pipeline/launcher.py"),
     "os.environb": ("mqworker/settings.py",),
     "os.getenv": ("mqworker/settings.py",),
     "os.getenvb": ("mqworker/settings.py",),
@@ -71,22 +80,22 @@ def private_uses(module: Module) -> list[str]:
 
 def sibling_imports(module: Module) -> list[str]:
     """Imports between two actors, or between two queue models."""
-    if module.package == "mqworker.actors":
-        shared = SHARED_ACTOR_MODULES
-    elif module.package == "mqworker.queues":
-        shared = {"queue_model"}
+    place = ".".join(module.parts[:2])
+    if place == "mqworker.actors":
+        shared, allowed = SHARED_ACTOR_MODULES, PARTS_OF_ACTORS
+    elif place == "mqworker.queues":
+        shared, allowed = {"queue_model"}, MODELS_ON_MODELS
     else:
         return []
+    own = module.parts[2]
     # The package and the catalogue exist to list all models.
-    if module.stem in {"__init__", "catalogue"}:
+    if own in {"__init__", "catalogue"}:
         return []
-    siblings = (
-        (line, name.split(".")[2]) for line, name in module.imports() if name.startswith(f"{module.package}.")
-    )
+    siblings = ((line, name.split(".")[2]) for line, name in module.imports() if name.startswith(f"{place}."))
     return [
-        f"{module.path}:{line}: {module.stem} must not import its sibling {sibling}"
+        f"{module.path}:{line}: {own} must not import its sibling {sibling}"
         for line, sibling in siblings
-        if sibling not in shared and not _are_one_family(module.stem, sibling)
+        if sibling != own and sibling not in shared and (own, sibling) not in allowed
     ]
 
 
@@ -131,7 +140,3 @@ def _target(name: str) -> str:
     """The layer or shared module that an import of mqworker reaches; '' for the public API itself."""
     place = name.split(".")[1] if "." in name else ""
     return place if place in {*LAYERS, *SHARED, "testing"} else ""
-
-
-def _are_one_family(one: str, other: str) -> bool:
-    return one.split("_", maxsplit=1)[0] == other.split("_", maxsplit=1)[0]

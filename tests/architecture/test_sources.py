@@ -1,12 +1,11 @@
 """Every module explains itself, stays small and runs no text as code; and the rules bite."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.architecture import source_rules as rules
-from tests.architecture.source_tree import ROOT, Module, modules
+from tests.architecture.source_tree import Module, modules
 
 Check = Callable[[Module], list[str]]
 EVERYWHERE = ("mqworker", "services", "examples", "benchmarks")
@@ -26,17 +25,13 @@ def test_the_tree_keeps_the_rule(check: Check, folders: tuple[str, ...]) -> None
     assert [problem for module in modules(*folders) for problem in check(module)] == []
 
 
-def test_packages_are_flat() -> None:
-    assert rules.nested_folders(ROOT / "mqworker") == []
-
-
 @pytest.mark.parametrize(
     ("check", "path", "text"),
     [
         (rules.forbidden_name, "mqworker/store/utils.py", ""),
         (rules.forbidden_name, "mqworker/store/redis_helpers.py", ""),
         (rules.forbidden_name, "services/common/codec.py", ""),
-        (rules.excess_lines, "mqworker/log.py", "x = 1\n" * 401),
+        (rules.excess_lines, "mqworker/log.py", "x = 1\n" * 501),
         (rules.excess_lines, "mqworker/store/__init__.py", "x = 1\n" * 61),
         (rules.missing_docstrings, "mqworker/log.py", "x = 1"),
         (rules.missing_docstrings, "mqworker/log.py", '"""Log."""\ndef f(): ...'),
@@ -73,10 +68,3 @@ def test_a_rule_bites(check: Check, path: str, text: str) -> None:
 )
 def test_a_rule_lets_pass_what_is_allowed(check: Check, path: str, text: str) -> None:
     assert check(Module(path, text)) == []
-
-
-def test_the_rule_of_flat_packages_bites(tmp_path: Path) -> None:
-    for folder in ("store/scripts", "store/redis", "queues/generated", "plugins"):
-        (tmp_path / folder).mkdir(parents=True)
-
-    assert rules.nested_folders(tmp_path) == ["plugins", "store/redis"]

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from mqworker.model.clock import SystemClock
-from mqworker.queues.gq_queue import GqQueue
-from mqworker.queues.gq_redis import GqRedis
+from mqworker.queues.gq.queue import GqQueue
+from mqworker.queues.gq.redis_database import GqRedis
 from mqworker.queues.queue_model import Capability
-from mqworker.queues.rsmq_calls import RsmqOptions
-from mqworker.queues.rsmq_queue import RsmqQueue
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.rsmq.calls import RsmqOptions
+from mqworker.queues.rsmq.queue import RsmqQueue
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from mqworker.testing.memory_connection import MemoryConnection
 from tests.support.messages import new_id, open_store

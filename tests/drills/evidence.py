@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.model.event import decode_block
-from mqworker.store.keys import WorkQueueKeys
+from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.store.store import Store
 from tests.drills.ledger import Ending
 

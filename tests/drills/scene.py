@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.errors import StoreRefused, StoreUnavailable
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_steps import QueueCounts
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import QueueCounts
 from mqworker.settings import Settings
 from tests.drills.drill_app import QUEUE, build_app
 from tests.drills.evidence import ended_pids, endings_of, read_events

@@ -9,9 +9,9 @@ import pytest
 from mqworker.model.clock import SystemClock
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 from tests.drills.conftest import Report, Sized
 from tests.drills.node import PATIENT

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.messages import open_store, some_messages
 from tests.support.real_server import RealServer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqworker.queues.gq import GqClient
+from mqworker.queues.gq.client import GqClient
 from tests.gq.databases import Database, MissingServer, Servers
 
 

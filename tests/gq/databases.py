@@ -11,8 +11,8 @@ from typing import Protocol
 import redis
 from sqlalchemy import Engine, Update, create_engine, update
 
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_sql import GqSql
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.sql.database import GqSql
 from tests.support.messages import new_id, open_store
 from tests.support.real_mariadb import RealMariadb, mariadb_missing
 from tests.support.real_postgres import RealPostgres, postgres_folder

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.gq import GqLiveness, GqStatus, GqView
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_store import GqNotRegistered
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.database import GqNotRegistered
+from mqworker.queues.gq.rules import GqLiveness, GqStatus, GqView
 from tests.gq.databases import Database
 from tests.support.deadline import wait_until
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
-from mqworker.model.gq import GqLiveness, GqStatus
 from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_queue import GqQueue
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.queue import GqQueue
+from mqworker.queues.gq.rules import GqLiveness, GqStatus
 from tests.gq.databases import Database
 from tests.gq.deaf_store import DeafStore
 from tests.support.messages import a_message, bodies, some_messages

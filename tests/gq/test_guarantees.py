@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from mqworker.model.gq import GqLiveness, GqMessage, GqResult, GqRetention, GqStatus, GqView
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_consumer import BatchReport
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.consumer import BatchReport
+from mqworker.queues.gq.rules import GqLiveness, GqMessage, GqResult, GqRetention, GqStatus, GqView
 from tests.gq.databases import Database
 
 HOUR_MS = 3_600_000

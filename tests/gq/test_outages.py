@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mqworker.errors import StoreUnavailable
-from mqworker.model.gq import GqStatus
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_consumer import BatchReport
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.consumer import BatchReport
+from mqworker.queues.gq.rules import GqStatus
 from tests.gq.databases import Database
 from tests.gq.deaf_store import DeafStore
 

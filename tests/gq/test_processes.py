@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mqworker.model.gq import GqStatus
-from mqworker.queues.gq import GqClient
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.rules import GqStatus
 from tests.gq.databases import Database, RedisDatabase
 from tests.support.deadline import wait_until
 from tests.support.gq_process import PATIENT

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
-from mqworker.model.gq import GqStatus
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_producer import GqProducer
-from mqworker.queues.gq_store import Deadline, GqOutgoing
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.database import Deadline, GqOutgoing
+from mqworker.queues.gq.producer import GqProducer
+from mqworker.queues.gq.rules import GqStatus
 from tests.support.deadline import wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreUnavailable
-from mqworker.queues.gq import GqClient
+from mqworker.queues.gq.client import GqClient
 from tests.gq.databases import Servers, SqlDatabase
 
 
@@ -170,6 +170,6 @@ def test_a_locked_sqlite_file_is_unavailable_and_the_batch_is_kept(tmp_path: Pat
 
 
 def test_redis_needs_no_sqlalchemy() -> None:
-    code = "import sys, mqworker.queues.gq; sys.exit('sqlalchemy' in sys.modules)"
+    code = "import sys, mqworker.queues.gq.client; sys.exit('sqlalchemy' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

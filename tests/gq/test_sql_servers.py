@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, select, text
 from sqlalchemy.engine import ExceptionContext
 
 from mqworker.errors import ConfigurationError, StoreUnavailable
-from mqworker.model.gq import GqResult, GqStatus, GqTerms
-from mqworker.queues.gq import GqClient
-from mqworker.queues.gq_sql import GqSql
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.rules import GqResult, GqStatus, GqTerms
+from mqworker.queues.gq.sql.database import GqSql
 from tests.gq.databases import MissingServer, Servers, SqlDatabase
 from tests.support.deadline import wait_until
 from tests.support.sql_connections import end_connections

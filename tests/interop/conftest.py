@@ -9,7 +9,7 @@ import pytest
 import redis
 from rsmq import RedisSMQ
 
-from mqworker.queues.rsmq import Rsmq
+from mqworker.queues.rsmq.client import Rsmq
 from tests.interop.rsmq_clients import CannotInstall, NodeRsmq, npm_modules, rsmqctl, rsmqctl_program
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer

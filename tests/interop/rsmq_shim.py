@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from mqworker.queues.rsmq import Rsmq
-from mqworker.queues.rsmq_calls import RsmqMessage
-from mqworker.queues.rsmq_errors import RsmqError
+from mqworker.queues.rsmq.calls import RsmqMessage
+from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.errors import RsmqError
 from tests.support.messages import open_store
 
 # Any: whatever the program gave, right or wrong; that is what is tested.

@@ -15,8 +15,8 @@ from rsmq.cmd.exceptions import NoMessageInQueue
 from rsmq.consumer import RedisSMQConsumerThread
 
 from mqworker.model.settlement import Ack
-from mqworker.queues.rsmq import Rsmq
-from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.interop.conftest import OpenNode, RunRsmqctl
 from tests.interop.rsmq_clients import NodeError, NodeRsmq
 from tests.support.deadline import wait_until

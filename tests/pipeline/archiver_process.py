@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from mqworker.settings import load_settings
-from services.pipeline.archive import ArchivePlan, archive_and_follow
-from services.pipeline.lake import Lake
-from services.pipeline.session import open_session
+from mqworker_services.pipeline.archive import ArchivePlan, archive_and_follow
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.session import open_session
 from tests.pipeline.quick_java import QUICK_CONF
 
 

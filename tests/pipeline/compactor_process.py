@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from services.pipeline import compaction
-from services.pipeline.lake import Lake
-from services.pipeline.session import open_session
+from mqworker_services.pipeline import compaction
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.session import open_session
 from tests.pipeline.quick_java import QUICK_CONF
 
 WITH_SPARK: Final = ("writing", "write_note", "noted")

@@ -14,9 +14,9 @@ from tests.support.real_server import RealServer
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'mqworker[spark]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqworker[spark]'")
 
-from services.pipeline.lake import Lake
-from services.pipeline.launcher import has_java
-from services.pipeline.session import open_session
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.launcher import has_java
+from mqworker_services.pipeline.session import open_session
 from tests.pipeline.quick_java import QUICK_CONF
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from mqworker.model.event import Block, enqueued_block, settled_block
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName, TaskName
 from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Settlement
-from mqworker.store.keys import WorkQueueKeys, queues_key
+from mqworker.queues.work.keys import WorkQueueKeys, queues_key
 
 START_MS = 1_790_000_000_000
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from services.pipeline.schema import ARROW_INSTANT, ARROW_SCHEMA
+from mqworker_services.pipeline.schema import ARROW_INSTANT, ARROW_SCHEMA
 
 FIRST_MS: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
 """A Monday."""

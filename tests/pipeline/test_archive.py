@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqworker.settings import Settings, load_settings
-from services.pipeline.archive import ArchivePlan, CheckpointTooOld, archive_once
-from services.pipeline.lake import EmptyLake, Lake, read_lake
-from services.pipeline.lake_files import BrokenFile, LakeInUse, exclusive
-from services.pipeline.offsets import EventsLost, ForeignHistory
-from services.pipeline.verify import verify
+from mqworker_services.pipeline.archive import ArchivePlan, CheckpointTooOld, archive_once
+from mqworker_services.pipeline.lake import EmptyLake, Lake, read_lake
+from mqworker_services.pipeline.lake_files import BrokenFile, LakeInUse, exclusive
+from mqworker_services.pipeline.offsets import EventsLost, ForeignHistory
+from mqworker_services.pipeline.verify import verify
 from tests.pipeline.event_factory import append_block_at, append_events
 from tests.support.real_server import RealServer
 

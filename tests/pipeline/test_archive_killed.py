@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqworker.settings import Settings
-from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.lake import Lake
-from services.pipeline.verify import verify
+from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.verify import verify
 from tests.pipeline.event_factory import append_events
 from tests.support.real_server import RealServer
 

@@ -14,8 +14,8 @@ from mqworker.model.event import Block, decode_block, enqueued_block, settled_bl
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Ack, Failure, Retry, Run, Settlement
-from services.pipeline.arrow_blocks import record_batches
-from services.pipeline.schema import ARROW_SCHEMA, shard_of
+from mqworker_services.pipeline.arrow_blocks import record_batches
+from mqworker_services.pipeline.schema import ARROW_SCHEMA, shard_of
 
 AT_MS = 1_790_000_000_123
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from services.pipeline.lake import Lake
-from services.pipeline.launcher import has_java
-from services.pipeline.verify import verify
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.launcher import has_java
+from mqworker_services.pipeline.verify import verify
 from tests.pipeline.event_factory import append_events
 from tests.pipeline.quick_java import QUICK_ENVIRONMENT
 from tests.support.deadline import wait_until
@@ -50,7 +50,7 @@ def daemon(log: Path, said: str, *arguments: str) -> Iterator[None]:
 
 
 def _java() -> dict[str, str]:
-    from services.pipeline.launcher import prepare_environment  # noqa: PLC0415
+    from mqworker_services.pipeline.launcher import prepare_environment  # noqa: PLC0415
 
     prepare_environment()
     return {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}

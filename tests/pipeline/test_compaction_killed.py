@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqworker.settings import Settings
-from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.compaction import compact
-from services.pipeline.lake import Lake, read_lake
-from services.pipeline.verify import verify
+from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.compaction import compact
+from mqworker_services.pipeline.lake import Lake, read_lake
+from mqworker_services.pipeline.verify import verify
 from tests.pipeline.compactor_process import WITH_SPARK, WITHOUT_SPARK
 from tests.pipeline.event_factory import append_block_at
 from tests.support.real_server import RealServer

@@ -8,17 +8,25 @@ import pytest
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.events import StreamTail
-from services.pipeline import launcher
-from services.pipeline.archive import CheckpointTooOld, refuse_old_checkpoint
-from services.pipeline.archive_batch import single_day
-from services.pipeline.compaction import Swap, planned_swaps
-from services.pipeline.enqueueing import file_format
-from services.pipeline.lake import Lake
-from services.pipeline.offsets import EventsLost, ForeignHistory, Mark, Slice, check_history, sliced, taken
-from services.pipeline.options import read_options, write_options
-from services.pipeline.session import master_with_retries, parse_conf, settings_for
-from services.pipeline.trouble import sentence
-from services.pipeline.verify import missing
+from mqworker_services.pipeline import launcher
+from mqworker_services.pipeline.archive import CheckpointTooOld, refuse_old_checkpoint
+from mqworker_services.pipeline.archive_batch import single_day
+from mqworker_services.pipeline.compaction import Swap, planned_swaps
+from mqworker_services.pipeline.enqueueing import file_format
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.offsets import (
+    EventsLost,
+    ForeignHistory,
+    Mark,
+    Slice,
+    check_history,
+    sliced,
+    taken,
+)
+from mqworker_services.pipeline.options import read_options, write_options
+from mqworker_services.pipeline.session import master_with_retries, parse_conf, settings_for
+from mqworker_services.pipeline.trouble import sentence
+from mqworker_services.pipeline.verify import missing
 
 DAY_ONE, DAY_TWO = "1790035199999-0", "1790035200000-0"
 """The last millisecond of one day and the first of the next, in UTC."""

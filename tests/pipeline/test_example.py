@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.pipeline.launcher import has_java
+from mqworker_services.pipeline.launcher import has_java
 from tests.pipeline.quick_java import QUICK_ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,12 +11,12 @@ from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Ack, Bury, Crash, Failure, Retry, Run, Settlement
 from mqworker.settings import Settings
-from services.pipeline.archive import ArchivePlan, archive_once
-from services.pipeline.lake import Lake
-from services.pipeline.report import Question
-from services.pipeline.report_files import look_at_files
-from services.pipeline.report_making import make_report
-from services.pipeline.report_window import Window
+from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.report import Question
+from mqworker_services.pipeline.report_files import look_at_files
+from mqworker_services.pipeline.report_making import make_report
+from mqworker_services.pipeline.report_window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

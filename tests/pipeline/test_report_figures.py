@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.pipeline.report_figures import Cell, Counts, groups, reasons, slowest, tally, whole
-from services.pipeline.report_histogram import Histogram, bucket_of
+from mqworker_services.pipeline.report_figures import Cell, Counts, groups, reasons, slowest, tally, whole
+from mqworker_services.pipeline.report_histogram import Histogram, bucket_of
 
 
 def a_cell(

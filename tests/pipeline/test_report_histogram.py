@@ -6,7 +6,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pipeline.report_histogram import GROWTH, Histogram, bucket_of, buckets_of, merged, middle_of
+from mqworker_services.pipeline.report_histogram import (
+    GROWTH,
+    Histogram,
+    bucket_of,
+    buckets_of,
+    merged,
+    middle_of,
+)
 
 TIMES = st.lists(st.floats(min_value=0.002, max_value=1e9), min_size=1, max_size=200)
 

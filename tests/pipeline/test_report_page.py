@@ -10,7 +10,7 @@ from click import unstyle
 from mqworker.cli.pipeline_report import write_page
 from mqworker.cli.report_screen import report_lines
 from mqworker.errors import MqworkerError
-from services.pipeline.charts import (
+from mqworker_services.pipeline.charts import (
     Bar,
     Part,
     Series,
@@ -20,15 +20,24 @@ from services.pipeline.charts import (
     heat_map,
     line_chart,
 )
-from services.pipeline.charts_scale import duration_label, durations, linear, time_ticks
-from services.pipeline.html_page import page
-from services.pipeline.lake import Lake
-from services.pipeline.report import Detail, Question, Report, Step
-from services.pipeline.report_document import document
-from services.pipeline.report_figures import Cell, SlowRun, Times, groups, reasons, run_times, tally, whole
-from services.pipeline.report_histogram import Histogram, bucket_of
-from services.pipeline.report_query import By
-from services.pipeline.report_window import Window
+from mqworker_services.pipeline.charts_scale import duration_label, durations, linear, time_ticks
+from mqworker_services.pipeline.html_page import page
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.report import Detail, Question, Report, Step
+from mqworker_services.pipeline.report_document import document
+from mqworker_services.pipeline.report_figures import (
+    Cell,
+    SlowRun,
+    Times,
+    groups,
+    reasons,
+    run_times,
+    tally,
+    whole,
+)
+from mqworker_services.pipeline.report_histogram import Histogram, bucket_of
+from mqworker_services.pipeline.report_query import By
+from mqworker_services.pipeline.report_window import Window
 
 AT_MS = 1_772_452_800_000
 HOUR_MS = 3_600_000

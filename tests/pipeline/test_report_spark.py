@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqworker.cli.main import mqworker
-from services.pipeline.lake import Lake
-from services.pipeline.report import Detail, Question, Report
-from services.pipeline.report_figures import NO_NAME
-from services.pipeline.report_files import UnreadableLake, look_at_files
-from services.pipeline.report_making import make_report
-from services.pipeline.report_query import By
-from services.pipeline.report_window import Window
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.report import Detail, Question, Report
+from mqworker_services.pipeline.report_figures import NO_NAME
+from mqworker_services.pipeline.report_files import UnreadableLake, look_at_files
+from mqworker_services.pipeline.report_making import make_report
+from mqworker_services.pipeline.report_query import By
+from mqworker_services.pipeline.report_window import Window
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, KINDS, Ledger, write_lake, write_rows
 
 if TYPE_CHECKING:

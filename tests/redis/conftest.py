@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mqworker.queues.work import WorkQueue
-from mqworker.store.address import parse_address
-from mqworker.store.connection import Connection, open_connection
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import Connection, open_connection
 from mqworker.store.store import Store
 from tests.support.messages import open_store
 from tests.support.raw_queue import RawQueue

@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import AsyncConnection, open_async_connection
 from mqworker.store.command import Command, Reply, ReplyError
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import AsyncConnection, open_async_connection
 from tests.support.real_server import RealServer
 
 INCREMENT: Command = ("INCR", "n")

@@ -13,7 +13,7 @@ from mqworker.errors import InvalidArgument, StoreFull, StoreRefused
 from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, open_store, some_messages

@@ -11,9 +11,9 @@ import pytest
 from mqworker.errors import InvalidArgument, QueueFull, StoreFull, StoreRefused
 from mqworker.events import decode_block
 from mqworker.model.record import plain_record_tail
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_bulk import BulkPart, BulkRun, RowsChanged, end_run, rows_stored
-from mqworker.queues.work_named_calls import named_call_body, plain_call_bodies
+from mqworker.queues.work.bulk import BulkPart, BulkRun, RowsChanged, end_run, rows_stored
+from mqworker.queues.work.named_calls import named_call_body, plain_call_bodies
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.messages import a_message, bodies, open_store

@@ -11,14 +11,14 @@ import pytest
 
 from mqworker.errors import StoreRefused, StoreUnavailable
 from mqworker.model.names import ConsumerName
-from mqworker.queues.work import WorkQueue
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command, Reply
-from mqworker.store.connection import Connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import Connection
+from mqworker.store.link.subscription import RESUBSCRIBED
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
-from mqworker.store.subscription import RESUBSCRIBED
 from tests.support.deadline import wait_until
 from tests.support.messages import a_message
 from tests.support.real_cluster import RealCluster

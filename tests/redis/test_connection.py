@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from mqworker.errors import StoreRefused, StoreUnavailable
-from mqworker.store.address import parse_address
 from mqworker.store.command import Command, Reply, ReplyError
-from mqworker.store.connection import Connection, open_connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import Connection, open_connection
 from tests.support.real_server import RealServer
 
 NAME: Command = ("CLIENT", "ID")

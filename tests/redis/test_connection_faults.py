@@ -9,8 +9,8 @@ import pytest
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.store.command import Command, ReplyError
-from mqworker.store.connection import Connection
-from mqworker.store.node import IDLE_AFTER_S
+from mqworker.store.link.connection import Connection
+from mqworker.store.link.pool import IDLE_AFTER_S
 from mqworker.store.server_check import check_server
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.command_line import CommandLine
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from mqworker.actors.gateway_desk import GatewayDesk
-from mqworker.actors.gateway_door import Door
-from mqworker.actors.gateway_queues import GatewayQueues
-from mqworker.actors.gateway_verb import Verb
-from mqworker.actors.gateway_verbs import broker_verbs, dispatcher_verbs
-from mqworker.actors.gateway_watch import GatewayWatch
+from mqworker.actors.gateway.call_batches import Door
+from mqworker.actors.gateway.commit import GatewayDesk
+from mqworker.actors.gateway.queues import GatewayQueues
+from mqworker.actors.gateway.verbs.table import broker_verbs, dispatcher_verbs
+from mqworker.actors.gateway.verbs.verb import Verb
+from mqworker.actors.gateway.watch import GatewayWatch
 from mqworker.actors.mail import GatewayReplies, PeerLost, QueuesWoken, WatchQueues
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.procedure import Procedure
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until

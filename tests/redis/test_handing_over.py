@@ -10,9 +10,9 @@ from mqworker.errors import StoreRefused
 from mqworker.model.names import ConsumerName
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.subscription import Subscription
 from mqworker.store.store import Store
-from mqworker.store.subscription import Subscription
 from tests.support.messages import a_message, some_messages
 from tests.support.raw_queue import RawQueue
 

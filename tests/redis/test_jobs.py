@@ -20,7 +20,7 @@ from mqworker.errors import (
 )
 from mqworker.settings import Settings
 from mqworker.tasks import result_watch
-from mqworker.tasks.progress import Progress
+from mqworker.tasks.running.progress import Progress
 from tests.support.deadline import wait_until
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer

@@ -14,7 +14,7 @@ from mqworker.model.clock import SystemClock
 from mqworker.model.instant import At
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker

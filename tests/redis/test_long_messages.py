@@ -12,8 +12,8 @@ from mqworker.model.instant import After
 from mqworker.model.message import LARGEST_BODY_BYTES, Message
 from mqworker.model.names import MessageId
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
-from mqworker.store.connection import Connection
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 
 COUNT = 24

@@ -10,10 +10,10 @@ from mqworker.model.guard import chosen_id_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
 from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.subscription import Subscription
 from mqworker.store.store import Store
-from mqworker.store.subscription import Subscription
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
 from tests.support.raw_queue import LONG_AGO_MS, RawQueue
 

@@ -16,8 +16,8 @@ from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Crash, Release, Retry
-from mqworker.queues.work import WorkQueue
-from mqworker.store.script import part
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.script import part_of
 from tests.support.messages import AN_HOUR_MS, open_store
 from tests.support.real_server import RealServer
 
@@ -137,7 +137,7 @@ RECORDS = st.sampled_from(
 @example(text=b'17000000000000--300000000id"} task body')
 @example(text="\N{ARABIC-INDIC DIGIT ONE}700000000000--300000000id task body".encode())
 def test_both_sides_take_the_same_bytes_for_a_record(client: Client, text: bytes) -> None:
-    verdict = client.eval(IS_RECORD.format(part=part("record")), 0, text)
+    verdict = client.eval(IS_RECORD.format(part=part_of("mqworker.queues.work", "record")), 0, text)
 
     try:
         delivery = decode_record(text, 1)

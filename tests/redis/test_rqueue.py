@@ -12,7 +12,7 @@ from redis.crc import key_slot
 
 from mqworker.errors import InvalidArgument, StoreRefused, UnknownQueue
 from mqworker.model.names import ConsumerName
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.deadline import wait_until
 from tests.support.messages import a_message, bodies, open_store
 from tests.support.raw_queue import LONG_AGO_MS, RawQueue

@@ -11,14 +11,14 @@ import pytest
 import redis
 
 from mqworker.errors import InvalidArgument, StoreRefused, UnknownQueue
-from mqworker.queues.rsmq import Rsmq
-from mqworker.queues.rsmq_async import AsyncRsmq
-from mqworker.queues.rsmq_calls import OutgoingMessage, RsmqCalls, RsmqOptions
-from mqworker.queues.rsmq_errors import RsmqError
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
+from mqworker.queues.rsmq.async_client import AsyncRsmq
+from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqCalls, RsmqOptions
+from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.errors import RsmqError
 from mqworker.store.async_store import AsyncStore
-from mqworker.store.connection import Connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import Connection
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until

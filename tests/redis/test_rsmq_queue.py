@@ -11,9 +11,9 @@ import redis
 from mqworker.errors import InvalidArgument, UnknownQueue
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack, Bury, Failure, Release, Retry
-from mqworker.queues.rsmq import Rsmq
-from mqworker.queues.rsmq_queue import RsmqQueue
-from mqworker.store.connection import Connection
+from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.queue import RsmqQueue
+from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages

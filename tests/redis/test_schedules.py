@@ -11,7 +11,7 @@ import pytest
 from mqworker import App
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.settings import Settings
-from mqworker.tasks.schedule import publish_schedules
+from mqworker.tasks.schedules.schedule import publish_schedules
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mqworker.errors import StoreUnavailable
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
 from mqworker.store.command import Command
-from mqworker.store.connection import Connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import Connection
 from tests.support.deadline import wait_until
 from tests.support.real_sentinel import RealSentinel
 

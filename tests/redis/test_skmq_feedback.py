@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mqworker.actors.gateway_queues import GatewayQueues
-from mqworker.actors.gateway_verbs import broker_verbs
+from mqworker.actors.gateway.queues import GatewayQueues
+from mqworker.actors.gateway.verbs.table import broker_verbs
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import ConsumerName
 from mqworker.model.settlement import Release
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.procedure import Procedure, Step
 from mqworker.store.store import Store
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import mqworker.store
+import mqworker.queues.skmq
 from mqworker.errors import StoreRefused
 from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.names import ConsumerName, MessageId, QueueName
-from mqworker.queues.skmq_calls import IndexEntry, SkmqCalls, SkmqQueueCalls
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.skmq.calls import IndexEntry, SkmqCalls, SkmqQueueCalls
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.support.messages import a_message
@@ -142,10 +142,10 @@ def test_an_assignment_sent_again_shifts_shares_by_one_delivery(store: Store, ra
 
 def test_every_script_of_the_model_is_called_here(store: Store) -> None:
     calls = calls_of(fill(store))
-    folder = Path(mqworker.store.__file__).parent / "scripts"
+    folder = Path(mqworker.queues.skmq.__file__).parent / "scripts"
 
     assert len(calls) == CALL_COUNT
-    assert {call.script.name for call in calls} == {path.stem for path in folder.glob("skmq_*.lua")}
+    assert {call.script.name for call in calls} == {path.stem for path in folder.glob("*.lua")}
 
 
 def without_stamps(dump: dict[Any, Any]) -> dict[Any, Any]:

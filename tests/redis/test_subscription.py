@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
-from mqworker.store.connection import Connection
-from mqworker.store.subscription import RESUBSCRIBED, Subscription
+from mqworker.store.link.connection import Connection
+from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
 from tests.support.real_server import RealServer
 
 

@@ -18,7 +18,7 @@ from mqworker import App, Rate, Retry
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreRefused
 from mqworker.model.settlement import Ack
 from mqworker.settings import Settings
-from mqworker.tasks.subscription import register_subscriptions
+from mqworker.tasks.events.subscription import register_subscriptions
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from mqworker import App, Gq, JobStatus, Rsmq, Task
 from mqworker.errors import ConfigurationError, InvalidArgument, MqworkerError, NotSupported
 from mqworker.queues.catalogue import Model
-from mqworker.queues.gq import GqClient
-from mqworker.queues.rsmq import Rsmq as RsmqClient
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.rsmq.client import Rsmq as RsmqClient
 from tests.support.real_server import RealServer
 
 QUEUE = "line"

@@ -25,7 +25,7 @@ from mqworker.model.settlement import Ack, Bury, Park, Release
 from mqworker.model.settlement import Retry as RetrySettlement
 from mqworker.model.value_codec import unpack
 from mqworker.settings import Settings
-from mqworker.store.embedded_server import stop_server
+from mqworker.store.embedded.share import stop_server
 from mqworker.tasks.hooks import OutgoingCall
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer
@@ -228,7 +228,7 @@ def test_a_failure_is_retried_by_the_policy_and_then_buried_with_its_traceback(
     assert second.failure is not None
     assert (second.failure.error, second.failure.message) == ("ValueError", "attempt 2")
     assert 'raise ValueError(f"attempt' in second.failure.traceback
-    assert "tasks/run.py" not in second.failure.traceback
+    assert "tasks/running/run.py" not in second.failure.traceback
 
 
 def test_a_task_may_ask_for_one_more_try(app: App, worker: HandWorker) -> None:

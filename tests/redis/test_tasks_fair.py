@@ -11,7 +11,7 @@ import pytest
 from mqworker import App, Fair, JobStatus, Rate, Task, chain
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.settlement import Retry
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.hand_worker import HandWorker

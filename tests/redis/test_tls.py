@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from mqworker.errors import StoreRefused, StoreUnavailable
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
 from mqworker.store.command import Reply
-from mqworker.store.connection import Connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import Connection
 from tests.support.real_server import RealServer
 from tests.support.tls_proxy import TlsProxy, make_authority, make_certificate
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqworker.actors.broker_topics import BUSY_LOOK_MS, IDLE_LOOK_MS, TopicFanOut
-from mqworker.actors.heartbeat_topics import SWEEP_EVERY_MS, TopicSweep
+from mqworker.actors.topic_fan_out import BUSY_LOOK_MS, IDLE_LOOK_MS, TopicFanOut
+from mqworker.actors.topic_sweep import SWEEP_EVERY_MS, TopicSweep
 from mqworker.errors import StoreRefused
 from mqworker.log import get_logger
-from mqworker.queues.topic import Topics
-from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.topic_calls import Dispatched
-from mqworker.store.connection import Connection
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.topics.calls import Dispatched
+from mqworker.queues.topics.client import Topics
+from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until
 from tests.support.messages import open_store

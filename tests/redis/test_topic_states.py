@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 import redis
 
-from mqworker.queues.topic import Topics
-from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.store.connection import Connection
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.topics.client import Topics
+from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 from tests.support.real_server import RealServer
 from tests.support.topic_reference import TopicReference

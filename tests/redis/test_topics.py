@@ -20,16 +20,16 @@ import redis
 
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreFull, StoreRefused
 from mqworker.model.unix_date import parse_unix_date, unix_date
-from mqworker.model.xid import parse_xid, xid, xid_end
-from mqworker.queues.topic import Topics
-from mqworker.queues.topic_arguments import TopicOptions
-from mqworker.queues.topic_async import AsyncTopics
-from mqworker.queues.topic_calls import TopicRecord
-from mqworker.queues.topic_errors import TopicNameTaken
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.topics.async_client import AsyncTopics
+from mqworker.queues.topics.calls import TopicRecord
+from mqworker.queues.topics.client import Topics
+from mqworker.queues.topics.errors import TopicNameTaken
+from mqworker.queues.topics.xid import parse_xid, xid, xid_end
 from mqworker.store.async_store import AsyncStore
-from mqworker.store.connection import Connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until
 from tests.support.lossy_proxy import LossyProxy
@@ -41,7 +41,7 @@ Anything: TypeAlias = Any
 """What a caller without types may pass."""
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "mqworker" / "store" / "scripts"
+SCRIPTS = ROOT / "mqworker" / "queues" / "topics" / "scripts"
 P1, P2, P3 = "127.0.0.1:5467", "127.0.0.1:5468", "[::1]:49806"
 AT_ONCE = TopicOptions(grace_ms=0)
 SIDE = "mqw:topics:{}"

@@ -10,11 +10,11 @@ import pytest
 from mqworker.errors import InvalidArgument, QueueFull
 from mqworker.model.instant import After, At
 from mqworker.model.settlement import Ack, Bury, Release, Retry
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_async import AsyncWorkQueue
-from mqworker.store.address import parse_address
-from mqworker.store.async_connection import open_async_connection
+from mqworker.queues.work.async_queue import AsyncWorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.async_store import AsyncStore
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import open_async_connection
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
 from tests.support.real_server import RealServer
 

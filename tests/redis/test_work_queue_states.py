@@ -28,8 +28,8 @@ from mqworker.model.instant import After, At
 from mqworker.model.message import Message
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
-from mqworker.queues.work import WorkQueue
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.support.messages import AN_HOUR_MS, open_store

@@ -17,9 +17,9 @@ from mqworker.errors import (
     TaskExpired,
     TaskFailed,
 )
+from mqworker.queues.work.keys import workflow_key
 from mqworker.settings import Settings
-from mqworker.store.keys import workflow_key
-from mqworker.tasks.schedule import publish_schedules
+from mqworker.tasks.schedules.schedule import publish_schedules
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker

@@ -10,8 +10,8 @@ import pytest
 
 from mqworker import App, JobStatus, MemberFailure, WorkflowJob, chain, chord, group
 from mqworker.errors import InvalidArgument, ResultNotKept, TaskCancelled, TaskFailed
+from mqworker.queues.work.keys import workflow_key
 from mqworker.settings import Settings
-from mqworker.store.keys import workflow_key
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.messages import open_store
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer

@@ -11,8 +11,8 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqworker.queues.skmq_frame import BrokenStream, Frame, FrameDecoder, Item, encode_frame
-from services.redismq.resp import RequestParser, RespLimits
+from mqworker.queues.skmq.frame import BrokenStream, Frame, FrameDecoder, Item, encode_frame
+from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
 from tests.support.resp_client import packed
 
 EACH = settings(

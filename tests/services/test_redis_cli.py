@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 
 PROGRAM = shutil.which("redis-cli") or shutil.which("valkey-cli")
 

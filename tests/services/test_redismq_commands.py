@@ -11,7 +11,7 @@ import hiredis
 import pytest
 import redis
 
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.redis.test_rqueue import ListQueue, _order, _window
 from tests.support.real_server import RealServer
 from tests.support.resp_client import RespClient, packed

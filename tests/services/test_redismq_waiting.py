@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.deadline import wait_until
 from tests.support.messages import a_message
 from tests.support.real_node import RealNode

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.settlement import Ack
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.messages import open_store
 
 QUEUE = "q"

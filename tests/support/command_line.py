@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from click.testing import CliRunner, Result
 
 from mqworker.cli.main import mqworker
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer
 

@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher import Dispatcher
-from mqworker.actors.dispatcher_line import ModelLines
-from mqworker.actors.dispatcher_queue import LARGEST_CLAIM
-from mqworker.actors.dispatcher_queues import DispatchedQueues
+from mqworker.actors.dispatcher.dispatcher import Dispatcher
+from mqworker.actors.dispatcher.foreign_queue import ModelLines
+from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
+from mqworker.actors.dispatcher.queues import DispatchedQueues
 from mqworker.actors.mail import DeliveriesFinished, Mail, PeerAttached, RunDeliveries, WorkerReady
 from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.tickets import Tickets
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.names import ConsumerName
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import Store
 

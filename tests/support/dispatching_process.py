@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from mqworker.queues.topic import Topics
-from mqworker.queues.topic_arguments import TopicOptions
+from mqworker.queues.topics.arguments import TopicOptions
+from mqworker.queues.topics.client import Topics
 from tests.support.messages import open_store
 
 

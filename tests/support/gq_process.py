@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mqworker.model.gq import GqLiveness
-from mqworker.queues.gq import GqClient
+from mqworker.queues.gq.client import GqClient
+from mqworker.queues.gq.rules import GqLiveness
 from tests.support.messages import open_store
 
 GIVES_UP_AFTER_S = 120.0

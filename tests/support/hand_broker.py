@@ -6,7 +6,7 @@ from mqworker import App
 from mqworker.actors.broker import Broker, broker_of
 from mqworker.actors.queue_roster import REFRESH_MS
 from mqworker.log import get_logger
-from mqworker.queues.work_calls import WorkQueueOptions
+from mqworker.queues.work.calls import WorkQueueOptions
 
 
 class HandBroker:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mqworker import App
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.settlement import Settlement
-from mqworker.tasks.run import TaskRunner
-from mqworker.tasks.store_desk import StoreDesk
+from mqworker.tasks.running.run import TaskRunner
+from mqworker.tasks.running.task_link import StoreDesk
 
 LEASE_MS = 30_000
 

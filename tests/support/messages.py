@@ -10,8 +10,8 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.message import Message
 from mqworker.model.message_id import MessageIdSource
 from mqworker.model.names import MessageId
-from mqworker.store.address import parse_address
-from mqworker.store.connection import open_connection
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
 
 _ids = MessageIdSource(SystemClock().now_ms)

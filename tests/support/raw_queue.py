@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import redis
 
-from mqworker.store.keys import WorkQueueKeys
+from mqworker.queues.work.keys import WorkQueueKeys
 
 LONG_AGO_MS = 1_000_000_000_000
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mqworker.model.message import Message
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from tests.support.claiming_process import QUEUE
 from tests.support.deadline import wait_until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mqworker.model.settlement import Bury, Failure
-from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message, some_messages
 from tests.support.real_server import RealServer

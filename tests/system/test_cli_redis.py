@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from mqworker.errors import MqworkerError
-from mqworker.store.embedded_probe import Mood, ping
-from mqworker.store.embedded_server import ensure_server, find_server, stop_server
-from mqworker.store.embedded_state import ServerPlace
+from mqworker.store.embedded.probe import Mood, ping
+from mqworker.store.embedded.share import ensure_server, find_server, stop_server
+from mqworker.store.embedded.state import ServerPlace
 from tests.support.deadline import wait_until
 
 STOP_DEADLINE_S = 5.0

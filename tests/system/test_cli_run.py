@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mqworker.errors import MqworkerError
-from mqworker.store.embedded_server import stop_server
+from mqworker.store.embedded.share import stop_server
 from mqworker.supervisor.status_socket import read_snapshots
 from tests.support.deadline import wait_until
 from tests.support.real_server import free_port

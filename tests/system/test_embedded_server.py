@@ -18,9 +18,9 @@ import redis
 
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.settings import Settings
-from mqworker.store.embedded_probe import Mood, ping
-from mqworker.store.embedded_server import EmbeddedServer, ensure_server, find_server, stop_server
-from mqworker.store.embedded_state import LONGEST_SOCKET_PATH_BYTES, ServerPlace
+from mqworker.store.embedded.probe import Mood, ping
+from mqworker.store.embedded.share import EmbeddedServer, ensure_server, find_server, stop_server
+from mqworker.store.embedded.state import LONGEST_SOCKET_PATH_BYTES, ServerPlace
 from mqworker.tasks.app import App
 from tests.support.deadline import wait_until
 
@@ -31,7 +31,7 @@ STARTERS = 8
 USER_PROGRAM = """
 import sys
 from pathlib import Path
-from mqworker.store.embedded_server import EmbeddedServer
+from mqworker.store.embedded.share import EmbeddedServer
 server = EmbeddedServer(Path(sys.argv[1]))
 sys.stdin.readline()
 url = server.start()
@@ -43,7 +43,7 @@ COMING_AND_GOING_PROGRAM = """
 import sys
 from pathlib import Path
 import redis
-from mqworker.store.embedded_server import EmbeddedServer
+from mqworker.store.embedded.share import EmbeddedServer
 for turn in range(5):
     server = EmbeddedServer(Path(sys.argv[1]))
     with redis.Redis.from_url(server.start()) as client:
@@ -53,7 +53,7 @@ for turn in range(5):
 PRODUCER_PROGRAM = """
 import sys
 from pathlib import Path
-from mqworker.store.embedded_server import ensure_server
+from mqworker.store.embedded.share import ensure_server
 print(ensure_server(Path(sys.argv[1])))
 """
 FOREIGN_PROGRAM = """

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from mqworker import Gq, Rsmq
-from mqworker.queues.rsmq import Rsmq as RsmqClient
-from mqworker.queues.rsmq_queue import RsmqQueue
+from mqworker.queues.rsmq.client import Rsmq as RsmqClient
+from mqworker.queues.rsmq.queue import RsmqQueue
 from mqworker.tasks.outcome import JobStatus
 from tests.support.command_line import CommandLine
 from tests.support.messages import open_store

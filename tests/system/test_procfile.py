@@ -19,8 +19,8 @@ import pytest
 import redis
 
 from mqworker.errors import MqworkerError
-from mqworker.store.embedded_server import stop_server
-from services.gomq.client import GomqClient
+from mqworker.store.embedded.share import stop_server
+from mqworker_services.gateways.gomq.client import GomqClient
 from tests.support.deadline import wait_until
 from tests.support.real_server import free_port
 

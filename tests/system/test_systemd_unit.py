@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from mqworker.model.names import QueueName
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from tests.support.deadline import wait_until
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer

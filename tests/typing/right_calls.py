@@ -1,4 +1,4 @@
-"""Calls that a type checker must accept. Never run; checked by tests/unit/test_types.py."""
+"""Calls that a type checker must accept. Never run; checked by tests/unit/tasks/test_types.py."""
 
 from collections.abc import Coroutine
 from typing import Any, assert_type

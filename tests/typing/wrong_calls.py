@@ -1,4 +1,4 @@
-"""Calls that a type checker must reject, each marked. Never run; checked by tests/unit/test_types.py."""
+"""Calls that a type checker must reject, each marked. Never run; checked by unit/tasks/test_types.py."""
 
 from mqworker import App, Context, Rate, Retry
 

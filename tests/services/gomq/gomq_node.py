@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from services.gomq.generated import gomq_pb2 as contract
+from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import free_port

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import redis
 
-from services.gomq.generated import gomq_pb2 as contract
+from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 from tests.services.gomq.conftest import Connect
 from tests.services.gomq.gomq_node import Foreign, GomqNode
 from tests.support.deadline import wait_until

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
-from services.gomq.client import AsyncGomqClient, GomqClient
-from services.gomq.client_calls import GomqRefused, Record
+from mqworker_services.gateways.gomq.client import AsyncGomqClient, GomqClient
+from mqworker_services.gateways.gomq.client_calls import GomqRefused, Record
 from tests.services.gomq.gomq_node import DEADLINE_S, GomqNode
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer, free_port

@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from mqworker.errors import MqworkerError
-from services.gomq.client import GomqClient
-from services.gomq.client_calls import GomqRefused
+from mqworker_services.gateways.gomq.client import GomqClient
+from mqworker_services.gateways.gomq.client_calls import GomqRefused
 from tests.services.gomq.gomq_node import DEADLINE_S, Foreign, GomqNode
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer, free_port

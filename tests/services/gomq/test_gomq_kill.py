@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import redis
 
 from mqworker.errors import StoreUnavailable
-from services.gomq.client import AsyncGomqClient
+from mqworker_services.gateways.gomq.client import AsyncGomqClient
 from tests.services.gomq.gomq_node import DEADLINE_S, GomqNode
 from tests.support.real_server import RealServer
 

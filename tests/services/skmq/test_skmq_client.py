@@ -10,7 +10,7 @@ import pytest
 
 from mqworker import App
 from mqworker.queues import SkmqClient, SkmqListener, SkmqPush, SkmqRefused, SkmqReject, SkmqUnavailable
-from mqworker.queues.work import WorkQueue
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from tests.services.skmq.plain_sockets import DEADLINE_S, a_name
 from tests.services.skmq.skmq_node import SkmqNode

@@ -1,0 +1,1 @@
+"""The dispatcher: everything from ready to settled."""

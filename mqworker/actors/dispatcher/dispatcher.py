@@ -1,0 +1,397 @@
+"""Dispatcher: moves messages from ready to settled.
+
+Owns:     the credit of each worker and the deliveries in flight.
+Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (worker);
+          WorkerExited, RetireWorker, Drain (supervisor).
+Sends:    StandReady, RunDeliveries, CancelDelivery, Drain (worker); PermitsWanted (rate limiter);
+          KillWorker, NudgeWorker (supervisor).
+Never:    decodes a body, runs user code, or blocks on a pipe.
+
+One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
+is claimed as they have room for, together. Then the claimed deliveries are handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from mqworker.actors.actor import SUPERVISOR, Post, Watched
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS, Shortcuts
+from mqworker.actors.dispatcher.foreign_queue import ModelLines, lines_of
+from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS, Shelf
+from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS, Losses
+from mqworker.actors.dispatcher.permits import ASK_EVERY_MS, PermitRequests
+from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher.queues import DispatchedQueues
+from mqworker.actors.dispatcher.reconciliation import StockTaking
+from mqworker.actors.dispatcher.run_times import RunTimes
+from mqworker.actors.dispatcher.verdicts import (
+    verdict_on_unbegun,
+    verdicts_on_killed_by_drain,
+    verdicts_on_lost_hand,
+)
+from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS, WORKER, look_after, slot_of
+from mqworker.actors.dispatcher.workers import Crew, Hand, Idle
+from mqworker.actors.gateway.serving import run_dispatcher
+from mqworker.actors.mail import (
+    CancelDelivery,
+    DeliveriesFinished,
+    DeliveriesReturned,
+    Drain,
+    KillWorker,
+    Mail,
+    NudgeWorker,
+    PeerAttached,
+    PeerLost,
+    RetireWorker,
+    StandReady,
+    WorkerExited,
+    WorkerLeaving,
+    WorkerReady,
+)
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.run_slot import Running, RunSlots
+from mqworker.actors.tickets import Tickets
+from mqworker.actors.wake_ups import WakeUps
+from mqworker.actors.wiring import logger_of, open_store, queue_options
+from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
+from mqworker.log import Logger
+from mqworker.model.names import ConsumerName
+from mqworker.store.exchange import Exchange
+from mqworker.store.store import Store
+
+POLL_MS = 1_000
+"""A lost wake-up costs this much, never a message."""
+OUTAGE_PAUSE_MS = 200
+CAUTION_MS = 1_000
+"""So long after something was given back, event loops are not counted as room for its queue."""
+STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
+
+
+class Dispatcher:
+    """The actor; see the module's first lines."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        store: Store,
+        queues: DispatchedQueues,
+        lines: ModelLines,
+        *,
+        slots: RunSlots,
+        tickets: Tickets,
+        log: Logger,
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._lines = lines
+        self._slots = slots
+        self._log = log
+        self._crew = Crew()
+        self._lost = Losses()
+        self._times = RunTimes()
+        self._shelf = Shelf(self._crew, self._times)
+        self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
+        self._stock = StockTaking(store, self._shortcuts, log)
+        self._wake_ups = WakeUps(store)
+        self._poll_at_ms = 0
+        self._permits = PermitRequests()
+        self._drain_until_ms: int | None = None
+        self._cancelled: list[Post] = []
+        self._choose_channels()
+        self._settled = 0
+        self.is_done = False
+
+    # Mail
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
+        """Answer one mail."""
+        match mail:
+            case DeliveriesFinished():
+                self._finish(mail, self._crew[sender], now_ms)
+            case DeliveriesReturned(queue, fences):
+                self._take_back(self._crew[sender], queue, fences, now_ms)
+            case WorkerReady():
+                return self._welcome(mail, sender, now_ms)
+            case PeerAttached(peer) if peer.startswith(WORKER):
+                self._crew.join(peer)
+                self._shortcuts.welcome(peer)
+            case PeerLost(peer) if peer.startswith(WORKER):
+                self._lose(peer, now_ms)
+            case WorkerExited(worker, cause):
+                self._lost.note_death(self._crew, worker, cause)
+            case WorkerLeaving():
+                self._crew[sender].is_leaving = True
+            case RetireWorker(worker) if (hand := self._crew.get(worker)) is not None:
+                hand.is_leaving = True
+            case Drain(grace_ms):
+                return self._begin_drain(now_ms + grace_ms)
+            case _:
+                pass
+        return ()
+
+    # Time
+
+    def turn(self, now_ms: int) -> Iterator[Post]:
+        """Settle, claim and hand out; then look after workers that died, overran or sit on work.
+
+        What is handed out is on its way before the rest is looked at: the loop sends each mail as it comes.
+        """
+        self._hear_wake_ups(now_ms)
+        self._shortcuts.close_overdue(now_ms)
+        yield from self._hand_out(now_ms)
+        yield from self._settle_for_the_lost(now_ms)
+        if now_ms >= self._poll_at_ms:
+            self._poll_at_ms = now_ms + POLL_MS
+            for queue in self._queues:
+                queue.may_have_messages = True
+        room = self._room()
+        self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
+        self._exchange_with_queues(now_ms)
+        yield from self._hand_out(now_ms)
+        cancelled, self._cancelled = self._cancelled, []
+        yield from cancelled
+        self._take_stock(now_ms)
+        self._give_back_what_waits(now_ms)
+        yield from look_after(self._crew, self._slots, now_ms)
+        yield from self._permits.mails(self._queues, room, now_ms)
+        if self._drain_until_ms is not None:
+            yield from self._drain(now_ms)
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """Until the next poll, or sooner while workers have something in their hands."""
+        wait_ms = self._poll_at_ms - now_ms
+        if self._shortcuts.are_open:
+            wait_ms = min(wait_ms, LOOK_AFTER_MS)
+        idle = self._idle()
+        unsettled = [queue for queue in self._queues if queue.has_unsettled or queue.has_ackable(idle)]
+        if unsettled:
+            return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
+        room, room_in_order = self._room(), self._room(in_order=True)
+        if any(queue.wants(room, room_in_order, now_ms) for queue in self._queues):
+            return 0  # it claimed fewer than there is room for, to see whether they find a worker
+        if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
+            return min(wait_ms, NUDGE_AFTER_MS)
+        if any(queue.is_limited for queue in self._queues):
+            return min(wait_ms, ASK_EVERY_MS)
+        return wait_ms
+
+    def watched(self) -> Iterable[Watched]:
+        """The subscription to wake-ups, and what the lines of other models ring with."""
+        return (*self._wake_ups.watched(), *self._lines.watched())
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {
+            "settled": self._settled,
+            "lost": len(self._lost),
+            "in_flight": sum(len(hand.flights) for hand in self._crew),
+            "workers": {hand.name: len(hand.flights) for hand in self._crew},
+            "queues": sorted(queue.name for queue in (*self._queues, *self._lines)),
+            "models": self._lines.facts(),
+            "is_store_up": not any(queue.resume_at_ms for queue in self._queues),
+            "batch_size": self._times.batch_size(),
+        }
+
+    # From claim to hand-out
+
+    def _exchange_with_queues(self, now_ms: int) -> None:
+        room, room_in_order, idle = self._room(), self._room(in_order=True), self._idle()
+        healthy: list[tuple[DispatchedQueue, Exchange]] = []
+        troubled: list[tuple[DispatchedQueue, Exchange]] = []
+        for queue in sorted(self._queues, key=lambda each: each.worker_ms):
+            if now_ms < queue.resume_at_ms:
+                continue
+            wanted = queue.wants(room, room_in_order, now_ms)
+            exchange = queue.next_exchange(self._store, wanted, idle, self._shortcuts.tickets)
+            if exchange is not None:
+                room, room_in_order = room - queue.asked_for, room_in_order - queue.asked_for
+                (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
+        # Those in trouble apart, and one in a turn: a shard of a cluster that hangs must not hold back the
+        # others for long, and in between pings are answered.
+        for together in (healthy, troubled[:1]):
+            outcomes = self._store.attempt_each([exchange for _, exchange in together])
+            for (queue, _), outcome in zip(together, outcomes, strict=True):
+                self._complete(queue, outcome, now_ms)
+
+    def _complete(self, queue: DispatchedQueue, outcome: list[Any] | MqworkerError, now_ms: int) -> None:
+        if isinstance(outcome, STORE_TROUBLE):
+            self._suspend(queue, outcome, now_ms)
+            return
+        if isinstance(outcome, MqworkerError):
+            raise outcome
+        if queue.resume_at_ms:
+            self._log.info("store_resumed", queue=queue.name)
+            queue.resume_at_ms = 0
+            self._stock.hurry(queue, now_ms)
+        self._shelf.put(queue, queue.complete(outcome, now_ms))
+
+    def _hand_out(self, now_ms: int) -> Sequence[Post]:
+        if self._shelf:  # whoever is to be given something must not begin something by itself
+            self._shortcuts.close_all()
+        return self._shelf.hand_out(now_ms)
+
+    def _room(self, *, in_order: bool = False) -> int:
+        if self._drain_until_ms is not None:
+            return 0
+        waiting = len(self._shelf) + sum(len(queue.unacked) for queue in self._queues)
+        return max(0, self._crew.room(self._times.batch_size(), in_order=in_order) - waiting)
+
+    def _idle(self) -> Idle:
+        return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._shelf))
+
+    def _suspend(self, queue: DispatchedQueue, error: MqworkerError, now_ms: int) -> None:
+        if not queue.resume_at_ms:
+            self._log.warning("store_unavailable", queue=queue.name, reason=str(error))
+        queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+
+    def _take_stock(self, now_ms: int) -> None:
+        for queue in self._queues:
+            if not self._stock.is_due(queue, now_ms):
+                continue
+            known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
+            try:
+                self._stock.take(queue, known, [*self._crew, *self._lost.hands()], now_ms)
+            except STORE_TROUBLE as error:
+                self._suspend(queue, error, now_ms)
+                return
+
+    def _give_back_what_waits(self, now_ms: int) -> None:
+        """Learn from what found no worker, and let other nodes have it when it waits too long."""
+        left = self._shelf.count_by_queue()
+        for queue in self._queues:
+            # One for each worker may wait for its ack: it begins when the worker is done with the one before.
+            queue.note_left_over(left[queue.name] + max(0, len(queue.unacked) - len(self._crew)))
+            self._release(queue, queue.take_overdue(now_ms - LONGEST_WAIT_MS))
+        for queue, overdue in self._shelf.take_overdue(now_ms).items():
+            if self._lines.get(queue.name) is None:
+                self._release(queue, overdue)
+                queue.be_cautious(now_ms + CAUTION_MS)
+            else:  # to give these back would count as an attempt
+                self._shelf.put_back(queue, *overdue)
+
+    def _release(self, queue: DispatchedQueue, deliveries: Sequence[Claimed]) -> None:
+        if deliveries:
+            queue.settle([verdict_on_unbegun(each.fence, each.record) for each in deliveries])
+
+    def _finish(self, mail: DeliveriesFinished, hand: Hand, now_ms: int) -> None:
+        self._shortcuts.note_report(hand, mail.queue, mail.fences)
+        hand.last_report_ms = now_ms
+        hand.was_nudged = False
+        self._times.note(mail.run_ms_by_task)
+        queue = self._queues[mail.queue]
+        queue.charge(sum(total_ms for _, total_ms in mail.run_ms_by_task.values()))
+        queue.add_settlement(mail.arguments)
+        self._settled += len(mail.fences)
+        if queue.is_limited:
+            self._permits.hurry(now_ms)
+
+    def _take_back(self, hand: Hand, queue: str, fences: Sequence[int], now_ms: int) -> None:
+        for fence in reversed(fences):
+            flight = hand.drop(queue, fence)
+            if flight is not None:
+                self._shelf.put_back(self._queues[queue], Claimed(fence, flight.record, now_ms))
+        hand.last_report_ms = now_ms
+
+    # Workers
+
+    def _welcome(self, mail: WorkerReady, sender: str, now_ms: int) -> Sequence[Post]:
+        hand = self._crew[sender]
+        hand.tasks, hand.threads, hand.concurrency = mail.tasks, mail.threads, mail.concurrency
+        hand.is_ready, hand.last_report_ms = True, now_ms
+        self._queues.learn(mail)
+        self._choose_channels()
+        return [Post(sender, StandReady(self._shortcuts.channels(sender, self._queues)))]
+
+    def _lose(self, worker: str, now_ms: int) -> None:
+        # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
+        hand = self._crew.leave(worker)
+        if hand is not None:
+            self._shortcuts.close(hand)
+            self._lost.add(hand, self._slots.running(slot_of(worker)), now_ms)
+
+    def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
+        for lost in self._lost.take_dead(self._crew, now_ms):
+            self._settle_flights_of(lost.hand, lost.running, lost.hand.cause or "unknown")
+        # What a deaf one runs is nobody else's before it is dead.
+        deaf = self._lost.take_deaf(now_ms)
+        return [Post(SUPERVISOR, KillWorker(worker, "its pipe broke")) for worker in deaf]
+
+    def _settle_flights_of(self, hand: Hand, running: Running | None, cause: str) -> None:
+        if self._drain_until_ms is not None:
+            verdicts = verdicts_on_killed_by_drain(hand)
+        else:
+            verdicts = verdicts_on_lost_hand(hand, running, cause)
+        for name, settlements in verdicts.items():
+            self._queues[name].settle_for_the_lost(settlements)
+        if hand.flights:
+            self._log.warning("worker_lost", worker=hand.name, cause=cause, deliveries=len(hand.flights))
+
+    # Wake-ups
+
+    def _hear_wake_ups(self, now_ms: int) -> None:
+        for channel, text in self._wake_ups.heard(self._channels):
+            if text.startswith(b"cancel "):
+                self._cancel(text[7:])
+                continue
+            for queue in self._queues:
+                if channel == queue.held_key:
+                    self._shortcuts.hear(queue, text, now_ms)
+                elif channel == "":
+                    self._stock.hurry(queue, now_ms)
+                if channel in (queue.keys.meta, "") and not queue.may_have_messages:
+                    queue.wake(min(each.worker_ms for each in self._queues))
+
+    def _choose_channels(self) -> None:
+        """Of each queue the wake-ups and, unless this is the end, what is handed over."""
+        channels = {queue.keys.meta for queue in self._queues}
+        if self._drain_until_ms is None:
+            channels |= {queue.held_key for queue in self._queues}
+        self._channels = frozenset(channels)
+
+    def _cancel(self, message: bytes) -> None:
+        for hand in self._crew:
+            if any(flight.record.startswith(message + b" ", 25) for flight in hand.flights.values()):
+                self._cancelled.append(Post(hand.name, CancelDelivery(message.decode())))
+
+    # The end
+
+    def _begin_drain(self, until_ms: int) -> Sequence[Post]:
+        self._drain_until_ms = until_ms
+        self._choose_channels()
+        return [Post(SUPERVISOR, NudgeWorker(hand.name)) for hand in self._crew if len(hand.flights) > 1]
+
+    def _drain(self, now_ms: int) -> list[Post]:
+        is_clear = self._shortcuts.close_all()
+        for queue in self._queues:
+            self._shelf.put(queue, queue.unacked)
+            queue.unacked.clear()
+        for queue, deliveries in self._shelf.take_all().items():
+            self._release(queue, deliveries)
+        in_flight = bool(self._lost) or not is_clear or any(hand.flights for hand in self._crew)
+        if not in_flight and not any(queue.has_unsettled for queue in self._queues):
+            self.is_done = True
+            return [Post(hand.name, Drain(0)) for hand in self._crew]
+        if in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
+            self._drain_until_ms = now_ms + EVIDENCE_WAIT_MS
+            return [Post(SUPERVISOR, KillWorker(hand.name, "drain")) for hand in self._crew if hand.flights]
+        return []
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """The dispatcher's process."""
+    lines, consumer, options = lines_of(start), ConsumerName(start.consumer), queue_options(start.settings)
+    dispatcher = Dispatcher(
+        open_store(start),
+        DispatchedQueues(start.settings.queues, consumer, options, lines),
+        lines,
+        slots=RunSlots(start.slots_path),
+        tickets=Tickets(start.slots_path),
+        log=logger_of(start),
+    )
+    exit_code = run_dispatcher(dispatcher, control, start)
+    lines.close()
+    return exit_code

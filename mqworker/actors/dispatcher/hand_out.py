@@ -1,0 +1,141 @@
+"""The shelf: deliveries that were claimed and are in nobody's hands yet, and who is given them. Pure.
+
+It should be empty most of the time. What nobody here can take soon is given back to the line, so that a
+message never waits here while a worker of another node is idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mqworker.actors.actor import Post
+from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
+from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
+from mqworker.actors.mail import RunDeliveries
+from mqworker.model.record import task_of
+
+LARGEST_MAIL_BYTES = 8 * 1024 * 1024
+"""A mail is closed when it holds so much; the frame around it may have a multiple of that."""
+LONGEST_WAIT_MS = 100
+"""So long a delivery may wait here for a worker; far longer than a batch takes."""
+
+
+class _Kind(NamedTuple):
+    """What is the same for all deliveries of one task, as long as one hand-out lasts."""
+
+    expected_ms: float | None
+    is_async: bool
+    is_once: bool
+
+
+class Shelf:
+    """Keeps the order in which deliveries were claimed."""
+
+    def __init__(self, crew: Crew, times: RunTimes) -> None:
+        self._crew = crew
+        self._times = times
+        self._waiting: deque[tuple[DispatchedQueue, Claimed]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, queue: DispatchedQueue, claimed: Iterable[Claimed]) -> None:
+        """Claimed just now."""
+        self._waiting.extend([(queue, each) for each in claimed])
+
+    def put_back(self, queue: DispatchedQueue, *returned: Claimed) -> None:
+        """Nobody began these, the newest first: they are older than the others."""
+        self._waiting.extendleft((queue, each) for each in returned)
+
+    def fences_of(self, queue: DispatchedQueue) -> set[int]:
+        """What waits here of one queue."""
+        return {claimed.fence for each, claimed in self._waiting if each is queue}
+
+    def count_by_queue(self) -> Counter[str]:
+        """How many wait here of each queue."""
+        return Counter(queue.name for queue, _ in self._waiting)
+
+    def take_overdue(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
+        """Take off what nobody here could take for too long."""
+        return self._take_since(now_ms - LONGEST_WAIT_MS)
+
+    def take_all(self) -> dict[DispatchedQueue, list[Claimed]]:
+        """Take off everything."""
+        return self._take_since(None)
+
+    def _take_since(self, before_ms: int | None) -> dict[DispatchedQueue, list[Claimed]]:
+        # The newest first: given back to the front of their line in this order, they stand there as before.
+        taken: dict[DispatchedQueue, list[Claimed]] = {}
+        kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        while self._waiting:
+            queue, claimed = self._waiting.pop()
+            if before_ms is None or claimed.since_ms < before_ms:
+                taken.setdefault(queue, []).append(claimed)
+            else:
+                kept.appendleft((queue, claimed))
+        self._waiting = kept
+        return taken
+
+    def hand_out(self, now_ms: int) -> list[Post]:
+        """Give to the crew what it has room for, as one mail for each worker and queue unless it is large."""
+        mails: list[Post] = []
+        batches: dict[tuple[str, str], tuple[RunDeliveries, int]] = {}
+        kinds: dict[tuple[str, bytes], _Kind] = {}
+        left: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        hand: Hand | None = None
+        for queue, claimed in self._waiting:
+            record, task = claimed.record, task_of(claimed.record)
+            kind = kinds.get((queue.name, task)) or self._kind(kinds, queue, task)
+            expected_ms, is_async, _ = kind
+            is_alone = _is_alone(kind, record)
+            if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
+                hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
+            if hand is None:
+                left.append((queue, claimed))
+                continue
+            if not hand.flights:
+                hand.last_report_ms = now_ms
+                hand.was_nudged = False
+            hand.take(
+                claimed.fence,
+                Flight(queue.name, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async),
+            )
+            batch, batch_bytes = batches.get((hand.name, queue.name), (None, 0))
+            if batch is None or batch_bytes > LARGEST_MAIL_BYTES:
+                batch, batch_bytes = RunDeliveries(queue.name, [], []), 0
+                mails.append(Post(hand.name, batch))
+            batches[hand.name, queue.name] = batch, batch_bytes + len(record)
+            batch.fences.append(claimed.fence)
+            batch.records.append(record)
+            if is_alone or is_async:
+                hand = None
+        self._waiting = left
+        return mails
+
+    def flight(self, queue: DispatchedQueue, record: bytes) -> Flight:
+        """A delivery as it would be in a worker's hands."""
+        kind = self._kind({}, queue, task_of(record))
+        is_alone = _is_alone(kind, record) and not kind.is_async
+        return Flight(queue.name, record, kind.expected_ms or BATCH_MS, is_alone, kind.is_async)
+
+    def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
+        kind = kinds[queue.name, task] = _Kind(
+            self._times.of(task), queue.is_async(task), queue.runs_once(task)
+        )
+        return kind
+
+
+def _is_alone(kind: _Kind, record: bytes) -> bool:
+    """Whether nothing else should be in the same hands.
+
+    What crashed before runs with nobody else's delivery beside it: the guilty one is then known. Of what may
+    not run twice a dying worker takes one with it, no batch.
+    """
+    expected_ms, _, is_once = kind
+    return expected_ms is None or expected_ms > BATCH_MS or is_once or record[23:25] != _NEVER_CRASHED
+
+
+_NEVER_CRASHED = b"00"

@@ -1,0 +1,234 @@
+"""One queue as the dispatcher sees it: what is to be settled, whether to claim, the exchange under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mqworker.actors.dispatcher.workers import Idle
+from mqworker.model.names import ConsumerName, QueueName
+from mqworker.model.record import decode_record, task_of
+from mqworker.model.settlement import Ack, Settlement
+from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
+from mqworker.store.exchange import Exchange
+from mqworker.store.script import Call
+from mqworker.store.store import Store
+
+LARGEST_CLAIM = 1_000
+MANY_BYTES = 4 * 1024 * 1024
+"""A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
+
+
+NO_TICKET = "-"
+"""For a message that nobody is to begin by himself."""
+
+
+class Claimed(NamedTuple):
+    """A delivery under our lease that is in no worker's hands."""
+
+    fence: int
+    record: bytes
+    since_ms: int
+
+
+class DispatchedQueue:
+    """Builds the calls of one turn; sends nothing itself."""
+
+    def __init__(self, name: QueueName, consumer: ConsumerName, options: WorkQueueOptions) -> None:
+        self.name = name
+        self.calls = WorkQueueCalls(name, options)
+        self.keys = self.calls.keys
+        self.held_key = self.keys.held(consumer)
+        """Where the server keeps what this consumer holds; also the channel on which it hands over."""
+        self.may_have_messages = True
+        self.is_limited = False
+        self.worker_ms = 0.0
+        """The time that workers spent on it, divided by its weight; who had least is served first."""
+        self.resume_at_ms = 0
+        """When to try again after trouble with its server; 0 while all is well."""
+        self._consumer = consumer
+        self._weight = 1
+        self._async_tasks: frozenset[bytes] = frozenset()
+        self._once_tasks: frozenset[bytes] = frozenset()
+        self._settlements: list[Call[Any]] = []
+        self.unacked: deque[Claimed] = deque()
+        """Deliveries of at-most-once tasks: acknowledged when a worker is free, then run; not earlier, for
+        what is acknowledged and still here is lost if this process ends."""
+        self._being_acked: list[Claimed] = []
+        self._exchange: Exchange | None = None
+        self.asked_for = 0
+        """How many the exchange under way asks for."""
+        self._is_claiming = False
+        self._received = 0
+        self._is_line_long = False
+        """Whether the last claim came back full."""
+        self._left_over = 0
+        self._cautious_until_ms = 0
+        self._offering = 0
+        self._offered = 0
+        """How many the server may hand over to us the moment they are enqueued: idle workers, as of late."""
+        self._appetite = 1
+        """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
+
+    def begin_channel(self, worker: int) -> str:
+        """On which one of our workers is told what it may begin by itself."""
+        return self.keys.begin(self._consumer, worker)
+
+    def learn(self, weight: int, tasks: Mapping[str, Mapping[str, Any]]) -> None:
+        """What the application says of this queue and of its tasks."""
+        self._weight = weight
+        self._once_tasks = frozenset(name.encode() for name, task in tasks.items() if task["once"])
+        self.is_limited = any(task["limited"] and task["queue"] == self.name for task in tasks.values())
+        self._async_tasks = frozenset(name.encode() for name, task in tasks.items() if task["async"])
+
+    def charge(self, run_ms: float) -> None:
+        """Note the time that workers spent on messages of this queue."""
+        self.worker_ms += run_ms / self._weight
+
+    def wake(self, least_ms: float) -> None:
+        """Messages came after a quiet time: it is served soon, but has not saved up its share meanwhile."""
+        self.may_have_messages = True
+        self.worker_ms = max(self.worker_ms, least_ms)
+
+    def is_async(self, task: bytes) -> bool:
+        """Whether a task runs on an event loop."""
+        return task in self._async_tasks
+
+    def runs_once(self, task: bytes) -> bool:
+        """Whether a task is delivered at most once."""
+        return task in self._once_tasks
+
+    def add_settlement(self, arguments: Sequence[Any]) -> None:
+        """Take a worker's report for the next exchange."""
+        self._settlements.append(self.calls.settle_with(arguments, self._consumer))
+
+    def settle(self, settlements: Sequence[Settlement]) -> None:
+        """Settle something of the dispatcher's own with the next exchange."""
+        self._settlements.append(self.calls.settle(settlements, self._consumer))
+
+    def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
+        """The same for what a worker had in its hands when it ended."""
+        self.settle(settlements)
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether the next exchange must not wait."""
+        return bool(self._settlements) or self._exchange is not None
+
+    def wants(self, room: int, room_in_order: int, now_ms: int) -> int:
+        """How many of it there is room for; nothing while some of it still wait for a worker here.
+
+        `room_in_order` leaves event loops out: after something had to be given back, it is assumed for a
+        while that what comes next in the line is not for them either.
+        """
+        if not self.may_have_messages or self._left_over or self.resume_at_ms > now_ms:
+            return 0
+        return room if now_ms >= self._cautious_until_ms else min(room, room_in_order)
+
+    def be_cautious(self, until_ms: int) -> None:
+        """Some of it were given back."""
+        self._cautious_until_ms = until_ms
+
+    def next_exchange(
+        self, store: Store, wanted: int, idle: Idle, tickets: Callable[[int], list[str]]
+    ) -> Exchange | None:
+        """What to send: the exchange not answered yet, or a new one; None when there is nothing to say.
+
+        `wanted` is how many there is room for; what could begin this moment is taken off `idle`, and is
+        offered with one of `tickets` each.
+        """
+        if self._exchange is None:
+            calls = self._settlements
+            to_ack = self._take_ackable(idle)
+            if to_ack:
+                acks = [Ack(decode_record(each.record, each.fence)) for each in to_ack]
+                calls = [self.calls.settle(acks, self._consumer), *calls]
+            # Below 0 when queues before this one were given more than there was room for: what is acked only
+            # now had its room before.
+            self.asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
+            # What is sent anyway also tells the server how many workers are idle now.
+            is_offer_due = bool(calls) and self._offered != max(0, idle.sequential)
+            if is_offer_due and not self._left_over:
+                self.asked_for = max(self.asked_for, idle.sequential)
+            self._is_claiming = self.asked_for > 0 or is_offer_due
+            if self._is_claiming:
+                # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
+                # order would hold more than there is room for.
+                self._offering = max(0, min(self.asked_for, idle.sequential))
+                # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted.
+                offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
+                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer)]
+            if not calls:
+                return None
+            self._settlements = []
+            self._being_acked = to_ack
+            self._exchange = store.begin(calls)
+        return self._exchange
+
+    def complete(self, results: list[Any], now_ms: int) -> list[Claimed]:
+        """The exchange was answered: the deliveries to hand out."""
+        self._exchange = None
+        acked = self._acked(results[0]) if self._being_acked else []
+        reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
+        if reply is LOOK_AGAIN:
+            return acked
+        self._received = len(reply)
+        self._offered = max(0, self._offering - self._received)
+        claimed_bytes = sum([len(record) for _, record in reply])
+        is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
+        self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
+        self._is_line_long = self.asked_for > 0 and is_more_likely
+        return acked + self._to_hand_out([Claimed(fence, record, now_ms) for fence, record in reply])
+
+    def note_handed_over(self) -> None:
+        """The server gave us a message as it was enqueued (enqueue.lua)."""
+        self._offered = max(0, self._offered - 1)
+
+    def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
+        """No worker begins it by itself: what to hand out."""
+        return self._to_hand_out([delivery])
+
+    def _to_hand_out(self, claimed: list[Claimed]) -> list[Claimed]:
+        """Those that are not to be acknowledged first."""
+        if not self._once_tasks:
+            return claimed
+        self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
+        return [each for each in claimed if task_of(each.record) not in self._once_tasks]
+
+    def note_left_over(self, count: int) -> None:
+        """Learn how many to claim from how many of the last ones found no worker."""
+        self._left_over = count
+        received, self._received = self._received, 0
+        if received and count:
+            self._appetite = max(1, received - count)
+        elif received and received >= self.asked_for:
+            self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
+
+    def take_overdue(self, before_ms: int) -> list[Claimed]:
+        """Of what is to be acknowledged before it runs, take what found no worker since an instant."""
+        overdue = [each for each in reversed(self.unacked) if each.since_ms < before_ms]
+        if overdue:
+            self.unacked = deque(each for each in self.unacked if each.since_ms >= before_ms)
+        return overdue
+
+    def has_ackable(self, idle: Idle) -> bool:
+        """Whether one could be acknowledged now, because somebody is free to run it."""
+        return any(
+            idle.asynchronous > 0 if self.is_async(task_of(each.record)) else idle.sequential > 0
+            for each in self.unacked
+        )
+
+    def _take_ackable(self, idle: Idle) -> list[Claimed]:
+        taken: list[Claimed] = []
+        if self.unacked:
+            kept: deque[Claimed] = deque()
+            for each in self.unacked:
+                (taken if idle.take(is_async=self.is_async(task_of(each.record))) else kept).append(each)
+            self.unacked = kept
+        return taken
+
+    def _acked(self, lost: list[Settlement]) -> list[Claimed]:
+        lost_fences = {settlement.delivery.fence for settlement in lost}
+        acked, self._being_acked = self._being_acked, []
+        return [each for each in acked if each.fence not in lost_fences]

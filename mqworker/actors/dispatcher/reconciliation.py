@@ -1,0 +1,71 @@
+"""Taking stock: what the server thinks a dispatcher holds, compared with what it knows of.
+
+A server that goes back in time (a failover, a kill before its last writes were on disk) forgets settlements.
+What it then counts among our leases nobody would ever touch again, for our heartbeat goes on: it strayed, and
+is released. Between two exchanges the two sides are equal, but for messages that the server handed over and
+that are still on their way to us: so what is unknown is looked at twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mqworker.actors.dispatcher.early_starts import Shortcuts
+from mqworker.actors.dispatcher.queue import DispatchedQueue
+from mqworker.actors.dispatcher.verdicts import verdict_on_lost_flight
+from mqworker.actors.dispatcher.workers import Hand
+from mqworker.log import Logger
+from mqworker.store.store import Store
+
+STOCK_EVERY_MS = 5_000
+SECOND_LOOK_MS = 200
+
+
+class StockTaking:
+    """Looks every few seconds, and at once after an outage."""
+
+    def __init__(self, store: Store, shortcuts: Shortcuts, log: Logger) -> None:
+        self._store = store
+        self._shortcuts = shortcuts
+        self._log = log
+        self._due_at_ms: dict[str, int] = {}
+        self._unknown: dict[str, set[int]] = {}
+
+    def hurry(self, queue: DispatchedQueue, now_ms: int) -> None:
+        """The server was away: it may not be the same one. Or a wake-up was, with what it carried."""
+        self._due_at_ms[queue.name] = now_ms
+
+    def is_due(self, queue: DispatchedQueue, now_ms: int) -> bool:
+        """Whether it is time, and nothing is under way that one side knows of and the other does not."""
+        due_at_ms = self._due_at_ms.setdefault(queue.name, now_ms + STOCK_EVERY_MS)
+        if now_ms < due_at_ms or queue.has_unsettled or queue.resume_at_ms:
+            return False
+        # Before something is released no worker may have begun it by itself, nor do so later.
+        return not self._unknown.get(queue.name) or self._shortcuts.close_all()
+
+    def take(self, queue: DispatchedQueue, known: set[int], hands: Iterable[Hand], now_ms: int) -> None:
+        """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
+        for hand in hands:
+            known |= {fence for name, fence in hand.flights if name == queue.name}
+        self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
+        # Any: the replies of HKEYS and HMGET.
+        fences: Any = self._store.read([("HKEYS", queue.held_key)], queue.keys.meta)[0]
+        unknown = {int(fence) for fence in fences} - known
+        strays = sorted(unknown & self._unknown.pop(queue.name, set()))
+        if unknown.difference(strays):
+            self._unknown[queue.name] = unknown.difference(strays)
+            self._due_at_ms[queue.name] = now_ms + SECOND_LOOK_MS
+        if not strays:
+            return
+        records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
+        for fence in strays:
+            self._shortcuts.note_over(queue.name, fence)
+        self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
+        queue.settle(
+            [
+                verdict_on_lost_flight(fence, record, {}, "", was_running=False)
+                for fence, record in zip(strays, records, strict=True)
+                if record is not None
+            ]
+        )

@@ -1,0 +1,178 @@
+"""The crew: which worker has which deliveries in its hands, and who may be given the next ones. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqworker.actors.dispatcher.run_times import BATCH_MS
+
+NO_TASKS: dict[str, Any] = {}
+_AHEAD_MS = 2 * BATCH_MS
+
+
+@dataclass(slots=True)
+class Flight:
+    """One delivery in a worker's hands."""
+
+    queue: str
+    record: bytes
+    """Empty while it is only known that the worker began it by itself: its wake-up is still to come."""
+    expected_ms: float
+    is_alone: bool
+    is_async: bool
+
+
+@dataclass(slots=True)
+class Hand:
+    """A worker as the dispatcher sees it."""
+
+    name: str
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    concurrency: int = 1
+    threads: int = 1
+    is_ready: bool = False
+    is_leaving: bool = False
+    flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
+    """By queue and fence: two queues may give out the same fence."""
+    busy_ms: float = 0.0
+    """Expected work of the flights that run one after another."""
+    alone: int = 0
+    asynchronous: int = 0
+    last_report_ms: int = 0
+    was_nudged: bool = False
+    ticket: int = 0
+    """The one that is out, with which it may begin something by itself (dispatcher_shortcuts.py); 0: none."""
+    presumed: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
+    was_late: bool = False
+    """It did not begin in time what came with its ticket: its core may be busy, so others come first."""
+    cause: str | None = None
+    """How it died, once the supervisor has said so."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could begin something this moment."""
+        return len(self.flights) - self.asynchronous < self.threads
+
+    def has_room(self, expected_ms: float) -> bool:
+        """Whether so much work more is about a batch ahead at the most, with nothing slow before it."""
+        return (
+            self.is_ready
+            and not self.is_leaving
+            and not self.alone
+            and not self.was_nudged  # what it runs takes longer than anybody thought
+            and self.busy_ms + expected_ms <= _AHEAD_MS
+        )
+
+    def has_room_alone(self) -> bool:
+        """Whether it may be given something slow or unknown: nothing else must have to wait behind it."""
+        return self.is_ready and not self.is_leaving and self.is_idle
+
+    def has_async_room(self) -> bool:
+        """Whether its event loop may be given one more."""
+        return self.is_ready and not self.is_leaving and self.asynchronous < self.concurrency
+
+    def take(self, fence: int, flight: Flight) -> None:
+        """Note a delivery that goes to this worker."""
+        self.flights[flight.queue, fence] = flight
+        if flight.is_async:
+            self.asynchronous += 1
+        else:
+            self.busy_ms += flight.expected_ms
+            self.alone += flight.is_alone
+
+    def drop(self, queue: str, fence: int) -> Flight | None:
+        """Forget a delivery that it reported or returned; None when it had none such."""
+        if self.presumed:
+            self.presumed.pop((queue, fence), None)
+        flight = self.flights.pop((queue, fence), None)
+        if flight is None:
+            return None
+        if flight.is_async:
+            self.asynchronous -= 1
+        else:
+            self.busy_ms = max(0.0, self.busy_ms - flight.expected_ms) if self.flights else 0.0
+            self.alone -= flight.is_alone
+        return flight
+
+
+@dataclass(slots=True)
+class Idle:
+    """How many deliveries could begin this moment: one after another, and on event loops."""
+
+    sequential: int = 0
+    asynchronous: int = 0
+
+    def take(self, *, is_async: bool) -> bool:
+        """One of them, if there is one."""
+        if is_async:
+            self.asynchronous -= 1
+            return self.asynchronous >= 0
+        self.sequential -= 1
+        return self.sequential >= 0
+
+
+class Crew:
+    """All workers of this node."""
+
+    def __init__(self) -> None:
+        self._hands: dict[str, Hand] = {}
+
+    def __iter__(self) -> Iterator[Hand]:
+        return iter(self._hands.values())
+
+    def __len__(self) -> int:
+        return len(self._hands)
+
+    def __getitem__(self, worker: str) -> Hand:
+        return self._hands[worker]
+
+    def get(self, worker: str) -> Hand | None:
+        """A worker by name, None when it is not known."""
+        return self._hands.get(worker)
+
+    def join(self, worker: str) -> Hand:
+        """A worker of a new generation, with empty hands."""
+        self._hands[worker] = hand = Hand(worker)
+        return hand
+
+    def leave(self, worker: str) -> Hand | None:
+        """Take a worker off the list, with what it has in its hands."""
+        return self._hands.pop(worker, None)
+
+    def choose(self, expected_ms: float | None, *, is_async: bool) -> Hand | None:
+        """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
+        told = [hand for hand in self if not hand.ticket]  # what the others do this moment, nobody knows
+        if is_async:
+            return _least(hand for hand in told if hand.has_async_room())
+        if expected_ms is None or expected_ms > BATCH_MS:
+            return _least(hand for hand in told if hand.has_room_alone())
+        return _least(hand for hand in told if hand.has_room(expected_ms))
+
+    def idle(self, fewer: int) -> Idle:
+        """How many more deliveries could begin this moment, when so many are as good as handed out."""
+        sequential = sum(hand.has_room_alone() for hand in self)
+        asynchronous = sum(hand.concurrency - hand.asynchronous for hand in self if hand.has_async_room())
+        return Idle(max(0, sequential - fewer), max(0, asynchronous - fewer))
+
+    def room(self, batch_size: int, *, in_order: bool = False) -> int:
+        """About how many more deliveries the crew could take now; `in_order` leaves event loops out."""
+        room = 0
+        for hand in self:
+            if hand.has_room(0.0) and hand.busy_ms <= BATCH_MS:
+                room += batch_size
+            elif hand.has_room_alone():
+                room += 1
+            if not in_order and hand.concurrency > 1 and hand.has_async_room() and _has_async_tasks(hand):
+                room += hand.concurrency - hand.asynchronous
+        return room
+
+
+def _least(hands: Iterable[Hand]) -> Hand | None:
+    return min(hands, key=lambda hand: (hand.busy_ms, len(hand.flights), hand.was_late), default=None)
+
+
+def _has_async_tasks(hand: Hand) -> bool:
+    return any(task["async"] for task in hand.tasks.values())

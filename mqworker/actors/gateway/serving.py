@@ -1,0 +1,53 @@
+"""Running an actor that serves gateways beside its own work: the broker, the dispatcher.
+
+What that takes is imported here and not above: most nodes have no gateway, and none of them pays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mqworker.actors.actor import Actor
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.wiring import open_store, queue_options, run_actor, topic_options
+
+if TYPE_CHECKING:
+    from mqworker.actors.gateway.queues import GatewayQueues
+    from mqworker.actors.gateway.verbs.verb import Verbs
+
+
+def run_broker(actor: Actor, control: Mailbox, start: ChildStart, *, on_subscribe: Callable[[], None]) -> int:
+    """Run the broker with a desk that takes in; `on_subscribe` is called when somebody listens to a topic."""
+    if not start.settings.gateways:
+        return run_actor(actor, control, start)
+    from mqworker.actors.gateway.verbs.table import broker_verbs  # noqa: PLC0415
+    from mqworker.actors.gateway.verbs.topics import topic_verbs  # noqa: PLC0415
+
+    topics = topic_verbs(topic_options(start.settings), on_subscribe)
+    return _run_with_desk(actor, control, start, lambda queues: {**broker_verbs(queues), **topics})
+
+
+def run_dispatcher(actor: Actor, control: Mailbox, start: ChildStart) -> int:
+    """Run the dispatcher with a desk that hands out."""
+    if not start.settings.gateways:
+        return run_actor(actor, control, start)
+    from mqworker.actors.gateway.verbs.table import dispatcher_verbs  # noqa: PLC0415
+
+    return _run_with_desk(actor, control, start, dispatcher_verbs)
+
+
+def _run_with_desk(
+    actor: Actor, control: Mailbox, start: ChildStart, verbs: Callable[[GatewayQueues], Verbs]
+) -> int:
+    from mqworker.actors.garbage import collect_seldom_at_gateway  # noqa: PLC0415
+    from mqworker.actors.gateway.commit import ActorWithDesk, GatewayDesk  # noqa: PLC0415
+    from mqworker.actors.gateway.queues import GatewayQueues  # noqa: PLC0415
+    from mqworker.actors.gateway.watch import GatewayWatch  # noqa: PLC0415
+
+    # A store of its own: a client that makes Redis slow is not in the way of the actor's own work.
+    store, queues = open_store(start), GatewayQueues(queue_options(start.settings))
+    desk = GatewayDesk(store, verbs(queues), GatewayWatch(store, queues.channel))
+    collect_seldom_at_gateway()
+    return run_actor(ActorWithDesk(actor, desk), control, start)

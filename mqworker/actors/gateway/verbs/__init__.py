@@ -1,0 +1,1 @@
+"""What a gateway may ask for, by queue model."""

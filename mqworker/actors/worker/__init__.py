@@ -1,0 +1,1 @@
+"""The worker: the process that runs task code."""

@@ -1,0 +1,130 @@
+"""The short way to a worker: messages that it hears of itself, and may begin when it is idle.
+
+Each comes with a ticket (tickets.py). The dispatcher hears of it at the same time, and gives it to somebody
+if it is not begun here: whatever is missed, refused or heard too late costs a millisecond and no message.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from mqworker.actors.actor import Watched
+from mqworker.actors.tickets import HandedOver, Tickets, read_handed_over
+from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.log import Logger
+from mqworker.store.link.subscription import Subscription
+from mqworker.store.store import Store
+
+LISTEN_AFTER_MS = 200
+"""A worker that has just begun has a line to work off first."""
+TRY_AGAIN_MS = 5_000
+_LOOK_MS = 20
+
+
+class Shortcut:
+    """Listens for one worker."""
+
+    def __init__(self, worker: int, tickets: Tickets, open_store: Callable[[], Store], log: Logger) -> None:
+        self._worker = worker
+        self._log = log
+        self._tickets = tickets
+        self._open_store = open_store
+        self._queue_by_channel: Mapping[str, str] = {}
+        self._dialling: _Dialling | None = None
+        self._subscription: Subscription | None = None
+        self._listen_at_ms = 0
+        self.count = 0
+        """How many were begun this way."""
+
+    def stand_ready(self, queue_by_channel: Mapping[str, str], now_ms: int) -> None:
+        """Listen there from now on; nowhere when there are no channels."""
+        self.close()
+        self._queue_by_channel = queue_by_channel
+        self._listen_at_ms = now_ms + LISTEN_AFTER_MS
+
+    def watched(self) -> tuple[Watched, ...]:
+        """What to wait for."""
+        return () if self._subscription is None else (self._subscription,)
+
+    def next_turn_in_ms(self, now_ms: int) -> int | None:
+        """When to look for more than what is watched."""
+        if self._subscription is not None or not self._queue_by_channel:
+            return None
+        return _LOOK_MS if self._dialling is not None else max(0, self._listen_at_ms - now_ms)
+
+    def take(self, is_wanted: Callable[[bytes], bool], now_ms: int) -> tuple[str, HandedOver] | None:
+        """Hear all that came; one of them at the most, with its queue, is for us to begin."""
+        redeemed: tuple[str, HandedOver] | None = None
+        if self._subscription is None:
+            self._listen(now_ms)
+        try:
+            while self._subscription is not None and (call := self._subscription.take(0)) is not None:
+                channel, text = call
+                queue, handed_over = self._queue_by_channel[channel], read_handed_over(text)
+                if redeemed is None and handed_over is not None and is_wanted(handed_over.record):
+                    redeemed = (queue, handed_over) if self._redeem(queue, handed_over) else None
+        except StoreUnavailable:
+            self.close()
+            self._listen_at_ms = now_ms + LISTEN_AFTER_MS
+        return redeemed
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._dialling is not None:
+            self._dialling.give_up()
+            self._dialling = None
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def _redeem(self, queue: str, handed_over: HandedOver) -> bool:
+        is_ours = self._tickets.redeem(self._worker, handed_over.ticket, queue, handed_over.fence)
+        self.count += is_ours
+        return is_ours
+
+    def _listen(self, now_ms: int) -> None:
+        if self._dialling is not None:
+            if self._dialling.is_over:
+                self._subscription, self._dialling = self._dialling.subscription, None
+                self._listen_at_ms = now_ms + TRY_AGAIN_MS
+        elif self._queue_by_channel and now_ms >= self._listen_at_ms:
+            self._dialling = _Dialling(self._open_store, sorted(self._queue_by_channel), self._log)
+
+
+class _Dialling:
+    """Subscribes in a thread: a server that hangs must not keep the worker from its work."""
+
+    def __init__(self, open_store: Callable[[], Store], channels: list[str], log: Logger) -> None:
+        self._log = log
+        self.subscription: Subscription | None = None
+        self._open_store = open_store
+        self._channels = channels
+        self._is_wanted = True
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._dial, name="short-way", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is known now what came of it."""
+        return not self._thread.is_alive()
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._is_wanted = False
+            if self.subscription is not None:
+                self.subscription.close()
+
+    def _dial(self) -> None:
+        try:
+            subscription = self._open_store().connection.subscribe(self._channels)
+        except MqworkerError as error:  # whoever waits for it tries again, later
+            self._log.debug("short_way_unavailable", reason=str(error))
+            return
+        with self._lock:
+            if self._is_wanted:
+                self.subscription = subscription
+            else:
+                subscription.close()

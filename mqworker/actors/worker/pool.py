@@ -1,0 +1,73 @@
+"""What runs beside a worker's main thread: async tasks on an event loop, sync ones in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from mqworker.actors.waker import Bell
+from mqworker.model.delivery import Delivery
+from mqworker.model.settlement import Settlement
+from mqworker.tasks.running.run import TaskRunner
+
+
+class Bench:
+    """Runs deliveries beside the main thread and gathers what became of them."""
+
+    def __init__(self, runner: TaskRunner, *, threads: int) -> None:
+        self.bell = Bell()
+        self.busy = 0
+        self._runner = runner
+        self._threads = threads
+        self._finished: deque[tuple[str, Settlement]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs beside."""
+        return self.busy > 0
+
+    def run_async(self, queue: str, delivery: Delivery) -> None:
+        """Run on the event loop, which is started with the first one."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="async-tasks", daemon=True).start()
+        self.busy += 1
+        asyncio.run_coroutine_threadsafe(self._arun(queue, delivery), self._loop)
+
+    def run_in_thread(self, queue: str, delivery: Delivery) -> None:
+        """Run in a thread of the pool."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="task")
+        self.busy += 1
+        self._executor.submit(self._run, queue, delivery)
+
+    def finished(self) -> Iterator[tuple[str, Settlement]]:
+        """What was finished since the last time."""
+        if self._loop is None and self._executor is None:
+            return  # nothing ever ran beside: a system call less for each batch
+        self.bell.quiet()
+        while self._finished:
+            self.busy -= 1
+            yield self._finished.popleft()
+
+    def close(self) -> None:
+        """Let go; what still runs is not waited for."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _arun(self, queue: str, delivery: Delivery) -> None:
+        self._done(queue, await self._runner.arun(delivery, queue))
+
+    def _run(self, queue: str, delivery: Delivery) -> None:
+        self._done(queue, self._runner.run(delivery, queue))
+
+    def _done(self, queue: str, settlement: Settlement) -> None:
+        self._finished.append((queue, settlement))
+        self.bell.ring()

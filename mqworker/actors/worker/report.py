@@ -1,0 +1,94 @@
+"""A worker's report: outcomes gathered into mail that holds ready-made arguments for settle.lua."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from mqworker.actors.actor import Post
+from mqworker.actors.mail import DeliveriesFinished
+from mqworker.model.delivery import Delivery
+from mqworker.model.names import QueueName
+from mqworker.model.settlement import Ack, Bury, Retry, Settlement
+from mqworker.model.settlement_parts import parts_of
+from mqworker.queues.work.calls import WorkQueueCalls
+
+LARGEST_MAIL_BYTES = 8 * 1024 * 1024
+_OTHER_BYTES = 16_384  # about what a traceback takes at the most
+_DISPATCHER = "dispatcher"
+
+
+class Report:
+    """Gathers settlements by queue until they are posted."""
+
+    def __init__(
+        self,
+        calls_of: Callable[[QueueName], WorkQueueCalls],
+        results_ms: int,
+        other_models: Collection[str] = (),
+    ) -> None:
+        """`other_models` are queues that are no work queues: settlements in them are reported as they are."""
+        self._other_models = other_models
+        self._calls_of = calls_of
+        self._results_ms = results_ms
+        self._calls_by_queue: dict[str, WorkQueueCalls] = {}
+        self._settlements: dict[str, list[Settlement]] = {}
+        self.count = 0
+
+    def add(self, queue: str, settlement: Settlement) -> None:
+        """Note what became of a delivery."""
+        self._settlements.setdefault(queue, []).append(settlement)
+        self.count += 1
+
+    def posts(self) -> Sequence[Post]:
+        """The mail for the dispatcher; the report is empty afterwards."""
+        if not self._settlements:
+            return ()
+        gathered, self._settlements = self._settlements, {}
+        return [
+            Post(_DISPATCHER, self._mail(queue, part))
+            for queue, settlements in gathered.items()
+            for part in _parts(settlements)
+        ]
+
+    def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
+        return DeliveriesFinished(
+            queue,
+            [settlement.delivery.fence for settlement in settlements],
+            self._arguments(queue, settlements),
+            _run_ms_by_task(settlements),
+        )
+
+    # Any: the arguments of a script, or parts of settlements.
+    def _arguments(self, queue: str, settlements: list[Settlement]) -> list[Any]:
+        if queue in self._other_models:
+            return [parts_of(settlement) for settlement in settlements]
+        calls = self._calls_by_queue.get(queue)
+        if calls is None:
+            calls = self._calls_by_queue[queue] = self._calls_of(QueueName(queue))
+        return list(calls.settle(settlements, None, self._results_ms).arguments)
+
+
+def _parts(settlements: list[Settlement]) -> list[list[Settlement]]:
+    """As many mails as it takes: long results must fit into frames."""
+    sizes = [len(each.result) if type(each) is Ack else _OTHER_BYTES for each in settlements]
+    if sum(sizes) <= LARGEST_MAIL_BYTES:
+        return [settlements]
+    parts: list[list[Settlement]] = [[]]
+    room = LARGEST_MAIL_BYTES
+    for settlement, size in zip(settlements, sizes, strict=True):
+        if size > room and parts[-1]:
+            parts.append([])
+            room = LARGEST_MAIL_BYTES
+        parts[-1].append(settlement)
+        room -= size
+    return parts
+
+
+def _run_ms_by_task(settlements: Sequence[Settlement]) -> dict[str, tuple[int, float]]:
+    times: dict[str, list[float]] = {}
+    for settlement in settlements:
+        run = settlement.run if type(settlement) is Ack or isinstance(settlement, Retry | Bury) else None
+        if run is not None and isinstance(settlement.delivery, Delivery):
+            times.setdefault(settlement.delivery.task, []).append(run.run_ms)
+    return {task: (len(runs), sum(runs)) for task, runs in times.items()}

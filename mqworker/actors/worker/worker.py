@@ -1,0 +1,327 @@
+"""Worker: runs task code. A crash here costs one delivery and nothing else.
+
+Owns:     the deliveries it was given and has not reported.
+Receives: StandReady, RunDeliveries, CancelDelivery, Drain (dispatcher); Drain (supervisor).
+Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (dispatcher).
+Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher. It only listens
+          for messages that it may begin at once.
+
+Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
+thread of its own, many at once. SIGUSR1 interrupts a long task for a moment: what is not begun goes back,
+what is finished is reported, and the task goes on.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from mqworker.actors.actor import ActorLoop, Post, Watched
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.garbage import collect_seldom_in_worker
+from mqworker.actors.mail import (
+    CancelDelivery,
+    DeliveriesReturned,
+    Drain,
+    Mail,
+    PeerAttached,
+    PeerLost,
+    RunDeliveries,
+    StandReady,
+    WorkerLeaving,
+    WorkerReady,
+)
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.tickets import Tickets
+from mqworker.actors.wiring import logger_of, open_store, queue_options
+from mqworker.actors.worker.announcement import Announcement
+from mqworker.actors.worker.early_start import Shortcut
+from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.pool import Bench
+from mqworker.actors.worker.report import Report
+from mqworker.errors import InvalidMessage
+from mqworker.log import Logger
+from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.delivery import Delivery, UnreadableDelivery
+from mqworker.model.names import MessageId, queue_name
+from mqworker.model.record import decode_record, task_of
+from mqworker.model.settlement import Bury
+from mqworker.queues.catalogue import as_plain
+from mqworker.queues.work.calls import WorkQueueCalls
+from mqworker.settings import Settings
+from mqworker.tasks.app import App, QueueDeclaration
+from mqworker.tasks.default_app import default_app
+from mqworker.tasks.events.subscription import register_subscriptions
+from mqworker.tasks.loading import load_app
+from mqworker.tasks.running.run import TaskRunner
+from mqworker.tasks.running.task_link import StoreDesk
+from mqworker.tasks.schedules.schedule import publish_schedules
+
+DISPATCHER = "dispatcher"
+STINT_MS = 10
+"""After so long the worker looks at its mail between two tasks."""
+
+
+class Worker:
+    """The actor; see the module's first lines."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        runner: TaskRunner,
+        ready: WorkerReady,
+        *,
+        slots: RunSlots,
+        shortcut: Shortcut,
+        report: Report,
+        limits: WorkerLimits,
+        announcements: Sequence[Announcement],
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self.name = name
+        self.is_done = False
+        self._index = index
+        self._runner = runner
+        self._ready = ready
+        self._slots = slots
+        self._shortcut = shortcut
+        self._report = report
+        self._limits = limits
+        self._announcements = announcements
+        self._clock = clock
+        self._log = log
+        self._pending: deque[tuple[str, Delivery]] = deque()
+        self._bench = Bench(runner, threads=ready.threads)
+        self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
+        self._read_from: Callable[[str], None] = lambda _: None
+        self._is_in_task = False
+        self._is_draining = False
+        self._has_announced_leaving = False
+
+    def listen_for_nudges(
+        self, post_now: Callable[[Sequence[Post]], None], read_from: Callable[[str], None]
+    ) -> None:
+        """Let SIGUSR1 interrupt a task; the two send and read mail from inside it."""
+        self._post_now = post_now
+        self._read_from = read_from
+        signal.signal(signal.SIGUSR1, self._on_nudge)
+        signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002 - who says it
+        """Take in work; `turn` does it."""
+        match mail:
+            case RunDeliveries(queue, fences, records):
+                self._take(queue, fences, records)
+            case StandReady(queue_by_channel):
+                self._shortcut.stand_ready(queue_by_channel, now_ms)
+            case PeerAttached(peer) if peer == DISPATCHER:
+                return [Post(DISPATCHER, self._ready)]
+            case CancelDelivery(message):
+                self._runner.cancel(MessageId(message))
+            case PeerLost(peer) if peer == DISPATCHER:
+                self._pending.clear()  # whoever takes over for the dispatcher gives them to somebody else
+                self._shortcut.stand_ready({}, now_ms)
+            case Drain():
+                self._is_draining = True
+            case _:
+                pass
+        return ()
+
+    def turn(self, now_ms: int) -> Iterator[Post]:
+        """Run tasks for a stint, and report."""
+        if (begun := self._shortcut.take(self._may_begin, now_ms)) is not None:
+            queue, handed_over = begun
+            self._take(queue, [handed_over.fence], [handed_over.record])
+        self._collect_finished()
+        if self._pending:
+            self._run_for_a_stint(now_ms + STINT_MS)
+        self._collect_finished()
+        yield from self._report.posts()
+        yield from self._leaving()
+        for announcement in self._announcements:
+            announcement.turn(now_ms)
+        self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
+
+    def next_turn_in_ms(self, now_ms: int) -> int:
+        """At once while there is work."""
+        if self._pending:
+            return 0
+        listen_in_ms = self._shortcut.next_turn_in_ms(now_ms)
+        return 1_000 if listen_in_ms is None else min(1_000, listen_in_ms)
+
+    def watched(self) -> Iterable[Watched]:
+        """The bell that threads and the event loop ring when they finished something; the short way here."""
+        return (self._bench.bell, *self._shortcut.watched())
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {
+            "ran": self._report.count,
+            "begun_by_itself": self._shortcut.count,
+            "pending": len(self._pending),
+            "beside": self._bench.busy,
+        }
+
+    def close(self) -> None:
+        """End the event loop and the threads."""
+        self._bench.close()
+        self._shortcut.close()
+
+    def _may_begin(self, record: bytes) -> bool:
+        """Whether a message that was handed over can begin this moment; if not, the dispatcher decides."""
+        if self._pending or self._is_draining or self._has_announced_leaving:
+            return False
+        # What runs at most once is acknowledged first, which is the dispatcher's part.
+        task = self._ready.tasks.get(task_of(record).decode())
+        return task is not None and not task["once"]
+
+    def _take(self, queue: str, fences: Sequence[int], records: Sequence[bytes]) -> None:
+        for fence, record in zip(fences, records, strict=True):
+            try:
+                delivery = decode_record(record, fence)
+            except InvalidMessage as error:
+                unreadable = UnreadableDelivery(fence, record, str(error))
+                self._report.add(queue, Bury(unreadable, "undecodable", evidence={"problem": str(error)}))
+                continue
+            if self._runner.is_async(delivery.task):
+                self._bench.run_async(queue, delivery)
+            elif self._ready.threads > 1:
+                self._bench.run_in_thread(queue, delivery)
+            else:
+                self._pending.append((queue, delivery))
+
+    def _run_for_a_stint(self, stop_at_ms: int) -> None:
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            self._run(queue, delivery)
+            if self._clock.monotonic_ms() >= stop_at_ms:
+                break
+        # Only after a run: until the dispatcher has heard of this worker, the slot is the evidence of what
+        # the one before it died over.
+        self._slots.end(self._index)
+
+    def _run(self, queue: str, delivery: Delivery) -> None:
+        hard_ms = self._runner.hard_timeout_ms(delivery.task)
+        deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
+        self._slots.begin(self._index, queue, delivery.fence, deadline_ms)
+        self._is_in_task = True
+        try:
+            settlement = self._runner.run(delivery, queue)
+        finally:
+            self._is_in_task = False
+        self._report.add(queue, settlement)
+
+    def _collect_finished(self) -> None:
+        for queue, settlement in self._bench.finished():
+            self._report.add(queue, settlement)
+
+    def _on_nudge(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # In the main thread, between two bytecodes of a task: no code of the loop is under way, so it is safe
+        # to read and to send. Outside a task the loop will come to its mail by itself.
+        if not self._is_in_task:
+            return
+        self._read_from(DISPATCHER)  # what came while the task ran must not wait for its end either
+        returned: dict[str, list[int]] = {}
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            returned.setdefault(queue, []).append(delivery.fence)
+        posts = [Post(DISPATCHER, DeliveriesReturned(queue, fences)) for queue, fences in returned.items()]
+        self._post_now([*self._report.posts(), *posts])
+
+    def _leaving(self) -> Sequence[Post]:
+        reason = self._limits.reached(self._report.count)
+        if reason is None or self._has_announced_leaving:
+            return ()
+        self._has_announced_leaving = True
+        self._log.info("worker_leaving", reason=reason)
+        return (Post(DISPATCHER, WorkerLeaving(reason)),)
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """A worker's process: the only one that imports the application."""
+    settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
+    app = default_app() if start.app is None else load_app(start.app, Path.cwd())
+    app.adopt(settings)
+    index = int(start.name.partition(":")[2])
+    worker = Worker(
+        start.name,
+        index,
+        TaskRunner(
+            app.registry,
+            worker=start.name,
+            node=start.node,
+            clock=clock,
+            max_message_bytes=settings.max_message_bytes,
+            hooks=app.hooks,
+            desk=StoreDesk(
+                lambda queue: app.connections.beside(queue_name(queue)), clock, app.connections.async_queue
+            ),
+        ),
+        readiness(app, settings),
+        slots=RunSlots(start.slots_path),
+        shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
+        report=Report(
+            lambda queue: WorkQueueCalls(queue, queue_options(settings)),
+            _longest_result_ms(app),
+            frozenset(app.connections.models),
+        ),
+        limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
+        announcements=(
+            Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
+            Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
+        ),
+        clock=clock,
+        log=logger_of(start),
+    )
+    collect_seldom_in_worker()
+    loop = ActorLoop(worker, control, clock, logger_of(start))
+    worker.listen_for_nudges(loop.deliver, loop.read_from)
+    loop.run()
+    worker.close()
+    return 0
+
+
+def readiness(app: App, settings: Settings) -> WorkerReady:
+    """What the dispatcher must know about an app."""
+    queues = {task.options.queue for task in app.registry} | set(app.queues)
+    return WorkerReady(
+        tasks={
+            task.name: {
+                "queue": task.options.queue,
+                "async": task.is_async,
+                "once": task.options.delivery == "at_most_once",
+                "retries": task.options.retry.max,
+                "limited": task.options.is_gated,
+            }
+            for task in app.registry
+        },
+        queues={name: _queue_facts(app.queues.get(name)) for name in sorted(queues)},
+        threads=settings.threads,
+        concurrency=settings.concurrency,
+    )
+
+
+def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:
+    if declared is None:
+        return {"weight": 1}
+    model = {} if declared.model is None else {"model": as_plain(declared.model)}
+    return {"weight": declared.weight, **model}
+
+
+def _longest_result_ms(app: App) -> int:
+    return max((app.registry.result_ttl_ms(task.name) for task in app.registry), default=0)
+
+
+def _memory_bytes() -> int:
+    import psutil  # noqa: PLC0415 - only where a limit is set: it costs two megabytes
+
+    return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,1 @@
+"""gq: batches, partitions and deadlines, on Redis or a SQL database."""

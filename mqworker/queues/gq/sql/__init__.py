@@ -1,0 +1,1 @@
+"""gq on a SQL database, through SQLAlchemy Core."""

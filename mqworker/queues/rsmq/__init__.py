@@ -1,0 +1,1 @@
+"""RSMQ, on exactly the keys that its document lays down."""

@@ -1,0 +1,89 @@
+"""What RSMQ accepts, checked before anything is sent; the refusals are those of its Node.js client."""
+
+from __future__ import annotations
+
+import re
+
+from mqworker.model.names import shown
+from mqworker.queues.rsmq.errors import RsmqInvalidArgument
+
+LONGEST_SECONDS = 9_999_999
+SMALLEST_MAXSIZE, LARGEST_MAXSIZE, NO_MAXSIZE = 1024, 65_536, -1
+LONGEST_NAME = 160
+
+DEFAULT_VT = 30
+DEFAULT_DELAY = 0
+DEFAULT_MAXSIZE = LARGEST_MAXSIZE
+
+_QUEUE = re.compile(r"[A-Za-z0-9_-]{1,160}", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}|\{[A-Za-z0-9_.:-]{1,64}\}", re.ASCII)
+_WHOLE = re.compile(r"-?[0-9]{1,12}", re.ASCII)
+
+# The set of all queues has this name: a queue called so would overwrite it.
+_TAKEN = "QUEUES"
+
+
+def queue_name(value: object) -> str:
+    """A queue's name."""
+    name = _matching("qname", value, _QUEUE)
+    if name == _TAKEN:
+        raise RsmqInvalidArgument("invalidFormat", "Invalid qname format", f"{_TAKEN} is the list of queues")
+    return name
+
+
+def message_id(value: object) -> str:
+    """The id of a message."""
+    return _matching("id", value, _ID)
+
+
+def namespace(value: object) -> str:
+    """What all keys begin with; in braces, so that a cluster keeps the queues together."""
+    return _matching("ns", value, _NAMESPACE)
+
+
+def seconds(item: str, value: object) -> int:
+    """A vt or a delay."""
+    number = _whole(value)
+    if number is None or not 0 <= number <= LONGEST_SECONDS:
+        raise _outside(item, value, 0, LONGEST_SECONDS)
+    return number
+
+
+def maxsize(value: object) -> int:
+    """The largest message of a queue; -1 for any size."""
+    number = _whole(value)
+    if number is None or not (SMALLEST_MAXSIZE <= number <= LARGEST_MAXSIZE or number == NO_MAXSIZE):
+        raise _outside("maxsize", value, SMALLEST_MAXSIZE, LARGEST_MAXSIZE)
+    return number
+
+
+def message_bytes(value: object) -> bytes:
+    """A message; text becomes UTF-8, bytes stay as they are."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise RsmqInvalidArgument("messageNotString", "Message must be a string", str(error)) from error
+    raise RsmqInvalidArgument("messageNotString", "Message must be a string", f"it is {shown(value)}")
+
+
+def _matching(item: str, value: object, pattern: re.Pattern[str]) -> str:
+    if value is None or value == "":
+        raise RsmqInvalidArgument("missingParameter", f"No {item} supplied")
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return value
+    raise RsmqInvalidArgument("invalidFormat", f"Invalid {item} format", f"{item} is {shown(value)}")
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else None
+
+
+def _outside(item: str, value: object, least: int, most: int) -> RsmqInvalidArgument:
+    text = f"{item} must be between {least} and {most}"
+    return RsmqInvalidArgument("invalidValue", text, f"it is {shown(value)}")

@@ -1,0 +1,1 @@
+"""SIKONG-MQ: messages for remote consumers, which are pushed to them."""

@@ -1,0 +1,11 @@
+#!lua flags=no-writes,allow-oom
+-- find: look messages up in the index.
+--
+-- KEYS[1]  index    hash    field -> 'at_ms queue id [consumer fence]'
+-- ARGV     fields
+-- Returns  {entry or '', ...}
+
+local index = KEYS[1]
+local found = redis.call('HMGET', index, unpack(ARGV))
+for i = 1, #ARGV do found[i] = found[i] or '' end
+return found

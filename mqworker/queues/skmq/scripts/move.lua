@@ -1,0 +1,15 @@
+#!lua
+-- move: note the queue that a recipient is registered at from now on.
+--
+-- KEYS[1]  homes    hash    key of a recipient -> queue
+-- KEYS[2]  queues   set
+-- ARGV[1]  key, ARGV[2] queue
+-- Returns  the queue where it was registered before, '' when at none or at the same
+-- Repeatable: not exactly, for the second time knows no old queue; a stale recipient is lost at its next ping.
+
+local homes, queues, key, queue = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+redis.call('SCARD', queues) -- a foreign type shows itself before the first write
+local old = redis.call('HGET', homes, key)
+redis.call('HSET', homes, key, queue)
+redis.call('SADD', queues, queue)
+return old and old ~= queue and old or ''

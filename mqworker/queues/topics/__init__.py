@@ -1,0 +1,1 @@
+"""Topics: the model of the GOMQ document, on exactly its keys."""

@@ -1,0 +1,1 @@
+"""The work queue: the default model of a task queue, with RedisMQ's verbs beside ours."""

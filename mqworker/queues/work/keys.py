@@ -1,0 +1,120 @@
+"""Every Redis key of mqworker is built here, with its type, its owner and what it holds.
+
+The keys of one queue share the hash tag `{queue}`, so that a Redis Cluster keeps them together and a script
+may touch them all. A queue's bare name lies in the same slot: so the RedisMQ verbs see a foreign key there.
+"""
+
+from dataclasses import dataclass
+
+from mqworker.model.names import ConsumerName, QueueName
+
+
+def queues_key(namespace: str) -> str:
+    """set: the names of all queues; written beside the scripts, for it lies in another slot."""
+    return f"{namespace}:queues"
+
+
+def nodes_key(namespace: str) -> str:
+    """set: the names of all nodes; those without a snapshot are gone."""
+    return f"{namespace}:nodes"
+
+
+def node_key(namespace: str, node: str) -> str:
+    """String with a time to live: a node's snapshot as JSON, written by its heartbeat reaper."""
+    return f"{namespace}:node:{node}"
+
+
+def workflow_key(namespace: str, workflow: str) -> str:
+    """hash: plan and state of one workflow, in a slot of its own; also the channel that tells its end.
+
+    What the fields are is written down in advance_workflow.lua; `t<node>` are the calls to be made.
+    """
+    return f"{namespace}:{{flow:{workflow}}}:state"
+
+
+def schedules_key(namespace: str) -> str:
+    """hash: app -> all its schedules as JSON, published by its workers when they start."""
+    return f"{namespace}:schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueueKeys:
+    """The keys of one work queue, in the order in which every script receives them (parts/keys.lua)."""
+
+    queue: QueueName
+    shared: tuple[str, ...]
+    prefix: str
+
+    @classmethod
+    def of(cls, namespace: str, queue: QueueName) -> "WorkQueueKeys":
+        """All keys of a queue."""
+        prefix = f"{namespace}:{{{queue}}}:"
+        shared = (
+            f"{prefix}meta",  # hash: counters, switches, newest call of each lane; also the wake-up channel
+            f"{prefix}ready",  # list: records in the order of delivery, oldest on the left
+            f"{prefix}urgent",  # zset: records with a priority, by priority and arrival
+            f"{prefix}delayed",  # zset: id -> due at, ms
+            f"{prefix}parcels",  # hash: id -> record, of the delayed
+            f"{prefix}leases",  # zset: fence -> ends at, ms; only leases that end by themselves
+            f"{prefix}deadlines",  # zset: id -> deadline, ms, of waiting messages that have one
+            f"{prefix}guards",  # hash: guard key -> 'id expires_at_ms'
+            f"{prefix}dead",  # zset: id -> buried at, ms
+            f"{prefix}graves",  # hash: id -> '<length> <letter><record>', of the dead
+            f"{prefix}results",  # hash: id -> 'S<result>' done, 'C' cancelled, 'E' expired, 'X' asked to stop
+            f"{prefix}results:old",  # hash: the same of the period before, dropped whole by and by
+            f"{prefix}waiters",  # set: ids that somebody waits for; announced on the channel `done`
+            f"{prefix}consumers",  # zset: consumer -> last heartbeat, ms
+            f"{prefix}events",  # stream: blocks of events
+            f"{prefix}outbox",  # hash: member of a workflow -> how it ended; drained by the broker
+            f"{prefix}over",  # set: ids that expired where they lay in the line, holding guards
+            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms
+            f"{prefix}gates",  # zset: gate -> look again at, ms
+            f"{prefix}buckets",  # hash: bucket of a rate limit -> full at, ms
+        )
+        return cls(queue, shared, prefix)
+
+    @property
+    def meta(self) -> str:
+        """The hash of counters and switches; its name is the wake-up channel too."""
+        return self.shared[0]
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The few keys that enqueueing plain messages needs."""
+        return (*self.shared[:4], self.events)
+
+    @property
+    def calls_for_broker(self) -> str:
+        """The channel on which scripts say that something is due sooner, or waits in the outbox."""
+        return self.shared[3]
+
+    @property
+    def done(self) -> str:
+        """The channel on which awaited ids are announced when they end."""
+        return f"{self.prefix}waiters"
+
+    @property
+    def events(self) -> str:
+        """The stream of event blocks."""
+        return self.shared[14]
+
+    def held(self, consumer: ConsumerName | None) -> str:
+        """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""
+        return f"{self.prefix}held:{consumer or ''}"
+
+    def begin(self, consumer: ConsumerName, worker: int) -> str:
+        """Channel: what one of a consumer's workers may begin by itself."""
+        return f"{self.prefix}begin:{consumer}:{worker}"
+
+    def bulk(self, run: str) -> str:
+        """Hash with a time to live: part of a bulk run -> 'rows digest', how far it is stored."""
+        return f"{self.prefix}bulk:{run}"
+
+    def named(self, name: str) -> str:
+        """One of the shared keys by its last part, for views that only read."""
+        return f"{self.prefix}{name}"
+
+    @property
+    def rqueue(self) -> tuple[str, ...]:
+        """With the RedisMQ verbs' own: delivered (zset id -> order), popped (hash id -> text), bare name."""
+        return (*self.shared, f"{self.prefix}delivered", f"{self.prefix}popped", self.queue)

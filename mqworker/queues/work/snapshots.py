@@ -1,0 +1,210 @@
+"""Snapshots: read-only views of the server, all nodes and all queues, in two or three round trips in total.
+
+A single server is asked in pipelines: names first, then all queues at once, then all nodes. A cluster is
+asked queue by queue, for each lives where its slot is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+from mqworker.errors import MqworkerError, StoreRefused
+from mqworker.model.names import QueueName
+from mqworker.model.throughput import Sample, Throughput
+from mqworker.model.view import ConsumerView, NodeView, QueueView, SystemView
+from mqworker.queues.work.keys import WorkQueueKeys, node_key, nodes_key, queues_key
+from mqworker.queues.work.samples import decode_sample
+from mqworker.store.command import Command, Reply
+from mqworker.store.link.quick_look import QuickLook
+from mqworker.store.node_snapshots import decode_node
+from mqworker.store.script import Call, RawReply, scripts_of
+from mqworker.store.server_check import INFO_COMMANDS
+from mqworker.store.server_view import view_of
+
+script = scripts_of(__package__)
+
+if TYPE_CHECKING:  # importing it takes longer than all of `status` may: see quick_look.py
+    from mqworker.store.store import Store
+
+TOTALS = (
+    "enqueued",
+    "succeeded",
+    "retried",
+    "buried",
+    "reclaimed",
+    "cancelled",
+    "expired",
+    "purged",
+    "revived",
+    "repaired",
+)
+"""The counters of a queue, each of what happened since it was made."""
+
+# Ten seconds of them, and the one before.
+_SAMPLES_READ = 12
+_SWITCHES = ("paused", "limit")
+# `mqworker queue pause` notes when; a program's `pause` notes only that.
+_EARLIEST_INSTANT_MS = 1_000_000_000_000
+
+
+class Reader(Protocol):
+    """What a view is read with: a Store, or a QuickLook."""
+
+    def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Plain commands that only read, in one round trip."""
+
+    # Any: each result has the type of its call.
+    def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Scripts in one round trip."""
+
+    def close(self) -> None:
+        """Let go of the server."""
+
+
+def read_system(store: Reader, namespace: str) -> SystemView:
+    """Everything: for `status`."""
+    at_ms, server, queue_names, node_names = _read_names(store, namespace)
+    queues = read_queues(store, namespace, queue_names)
+    nodes = _read_nodes(store, namespace, node_names)
+    return SystemView(
+        at_ms, namespace, view_of(server), nodes, tuple(sorted(queues, key=lambda queue: queue.name))
+    )
+
+
+def read_queue_names(store: Reader, namespace: str) -> list[str]:
+    """The names of all queues that were ever used, in order."""
+    registry = queues_key(namespace)
+    return _names(store.read([("SMEMBERS", registry)], registry)[0])
+
+
+def read_nodes(store: Reader, namespace: str) -> tuple[NodeView, ...]:
+    """All nodes that beat."""
+    registry = nodes_key(namespace)
+    return _read_nodes(store, namespace, _names(store.read([("SMEMBERS", registry)], registry)[0]))
+
+
+def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[QueueView]:
+    """These queues, on a single server in one round trip."""
+    calls = [survey(WorkQueueKeys.of(namespace, QueueName(name))) for name in names]
+    if not calls:
+        return []
+    if not _is_cluster(store):
+        with suppress(StoreRefused):  # a foreign key in the place of one of ours: look at each on its own
+            return store.run_together(calls)
+    return [_surveyed(store, call, name) for call, name in zip(calls, names, strict=True)]
+
+
+def survey(keys: WorkQueueKeys) -> Call[QueueView]:
+    """One queue in one look."""
+    return Call(
+        script("survey"),
+        (*keys.shared, keys.held(None), keys.named("delivered"), keys.named("samples")),
+        (_SAMPLES_READ, *TOTALS, *_SWITCHES),
+        lambda reply: _queue_view(keys.queue, reply),
+    )
+
+
+def _surveyed(store: Reader, call: Call[QueueView], name: str) -> QueueView:
+    try:
+        view: QueueView = store.run_together([call])[0]
+    except StoreRefused as error:
+        return QueueView(name, trouble=str(error))
+    return view
+
+
+def _is_cluster(store: Reader) -> TypeGuard[Store]:
+    """Whether there are several servers, so that each key must be asked for where it lives."""
+    if isinstance(store, QuickLook):
+        return False
+    from mqworker.store.link.cluster_connection import ClusterConnection  # noqa: PLC0415 - see quick_look.py
+
+    return isinstance(getattr(store, "connection", None), ClusterConnection)
+
+
+def _read_names(store: Reader, namespace: str) -> tuple[int, Sequence[Sequence[Reply]], list[str], list[str]]:
+    """The server's time, what each primary says of itself, and who there is."""
+    queues, nodes = queues_key(namespace), nodes_key(namespace)
+    if _is_cluster(store):
+        time, queue_names = store.read([("TIME",), ("SMEMBERS", queues)], queues)
+        node_names = store.read([("SMEMBERS", nodes)], nodes)[0]
+        infos = list(store.connection.each_primary(INFO_COMMANDS).values())
+        return _ms(time), infos, _names(queue_names), _names(node_names)
+    time, queue_names, node_names, *info = store.read(
+        [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
+    )
+    return _ms(time), [info], _names(queue_names), _names(node_names)
+
+
+def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[NodeView, ...]:
+    if not names:
+        return ()
+    keys = [node_key(namespace, name) for name in names]
+    questions: list[list[Command]] = [[("GET", key), ("PTTL", key)] for key in keys]
+    if _is_cluster(store):
+        pairs = [store.read(pair, key) for pair, key in zip(questions, keys, strict=True)]
+        answers = [(pair[0], pair[1]) for pair in pairs]
+    else:
+        flat = store.read([command for pair in questions for command in pair], None)
+        answers = list(zip(flat[::2], flat[1::2], strict=True))
+    found = [
+        decode_node(name, text, ttl_ms if isinstance(ttl_ms, int) else -1)
+        for name, (text, ttl_ms) in zip(names, answers, strict=True)
+        if isinstance(text, bytes)
+    ]
+    gone = [name for name, (text, _) in zip(names, answers, strict=True) if text is None]
+    if gone:
+        _forget_nodes(store, namespace, gone)
+    return tuple(found)
+
+
+def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:
+    """A node that lives after all adds itself again within a second."""
+    nodes = nodes_key(namespace)
+    with suppress(MqworkerError):  # whoever may only read leaves it to others
+        store.read([("SREM", nodes, *names)], nodes)
+
+
+def _queue_view(name: str, reply: RawReply) -> QueueView:
+    now_ms, values, depths, front, consumers, samples = reply
+    texts = [None if value is None else value.decode(errors="replace") for value in values]
+    totals = {name: _number(text) for name, text in zip(TOTALS, texts, strict=False)}
+    paused, limit = texts[len(TOTALS) :]
+    paused_at_ms = _number(paused)
+    held = tuple(
+        ConsumerView(consumer.decode(errors="replace"), max(0, now_ms - beat_ms), count)
+        for consumer, beat_ms, count in zip(consumers[::3], consumers[1::3], consumers[2::3], strict=True)
+    )
+    ready, delayed, limited, delivered, dead, held_by_nobody = depths
+    known = [each for each in map(decode_sample, samples) if each is not None]
+    return QueueView(
+        name=name,
+        ready=max(0, ready),
+        delayed=delayed,
+        limited=limited,
+        leased=held_by_nobody + sum(consumer.held for consumer in held),
+        delivered=delivered,
+        dead=dead,
+        oldest_ms=max(0, now_ms - int(front[:13])) if front else None,
+        is_paused=paused is not None,
+        paused_at_ms=paused_at_ms if paused_at_ms >= _EARLIEST_INSTANT_MS else None,
+        limit=_number(limit) or None,
+        totals=totals,
+        consumers=held,
+        throughput=Throughput.over(known, Sample.of(now_ms, totals)),
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+
+
+def _names(reply: Reply) -> list[str]:
+    members = reply if isinstance(reply, list) else []
+    return sorted(member.decode(errors="replace") for member in members if isinstance(member, bytes))
+
+
+def _ms(time: RawReply) -> int:
+    seconds, microseconds = map(int, time)
+    return seconds * 1000 + microseconds // 1000

@@ -1,0 +1,1 @@
+"""Links to servers: addresses, connections (plain, cluster, Sentinel; sync and async), subscriptions."""

@@ -1,0 +1,131 @@
+"""The asyncio connection to a cluster: `cluster_connection.py` with awaits; `slots.py` decides for both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.store.command import Command, Reply
+from mqworker.store.link.address import Cluster, HostPort
+from mqworker.store.link.async_pool import AsyncNode, open_async_link
+from mqworker.store.link.options import Limits, access_of
+from mqworker.store.link.server_errors import ServerName, settled, was_executed
+from mqworker.store.link.slots import (
+    CLUSTER_SLOTS,
+    MAX_ROUNDS,
+    TRY_AGAIN_PAUSE_S,
+    Send,
+    SlotTable,
+    commands_of,
+    next_sends,
+    no_owner,
+    no_table,
+    parse_slots,
+    replies_of,
+    shows_stale_table,
+    slot_of,
+    unsettled,
+    wants_pause,
+)
+
+
+class AsyncClusterConnection:
+    """Routes by slot. The slot table is asked for at the first call, and again after trouble with a node."""
+
+    def __init__(self, address: Cluster, limits: Limits, name: ServerName) -> None:
+        self._address = address
+        self._limits = limits
+        self._name = name
+        self._node_by_place: dict[HostPort, AsyncNode] = {}
+        self._table: SlotTable | None = None
+
+    async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """All commands in one round trip to the owner of `key`; without a key, to some primary."""
+        place = await self._place_of(key)
+        raw = await self._exchange(Send(place, tuple(range(len(commands)))), commands)
+        if any(isinstance(reply, Exception) for reply in raw):
+            await self._follow_redirections(place, raw, commands)
+        return settled(raw, self._node(place).name)
+
+    async def close(self) -> None:
+        """Close the idle links to all nodes."""
+        for node in list(self._node_by_place.values()):
+            await node.close()
+
+    async def _follow_redirections(
+        self, place: HostPort, raw: list[object], commands: Sequence[Command]
+    ) -> None:
+        """Send again, elsewhere, what was not executed; replaces those replies in `raw`."""
+        sends = self._learn(Send(place, tuple(range(len(commands)))), raw)
+        for _ in range(MAX_ROUNDS):
+            if not sends:
+                return
+            if wants_pause(raw):
+                await asyncio.sleep(TRY_AGAIN_PAUSE_S)
+            following: list[Send] = []
+            try:
+                for send in sends:
+                    following += await self._send_again(send, raw, commands)
+            except StoreUnavailable as trouble:
+                # Other commands of the call may have run already, at another node.
+                trouble.maybe_executed = trouble.maybe_executed or any(map(was_executed, raw))
+                raise
+            sends = following
+        self._table = None
+        endless = unsettled(raw, self._name)
+        if endless is not None:
+            raise endless
+
+    async def _send_again(self, send: Send, raw: list[object], commands: Sequence[Command]) -> list[Send]:
+        replies = await self._exchange(send, commands)
+        for index, reply in zip(send.indexes, replies, strict=True):
+            raw[index] = reply
+        return self._learn(send, replies)
+
+    async def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
+        try:
+            return replies_of(send, await self._node(send.place).exchange(commands_of(send, commands)))
+        except StoreUnavailable:
+            self._table = None
+            raise
+
+    def _learn(self, send: Send, raw: Sequence[object]) -> list[Send]:
+        sends, moves = next_sends(send, raw)
+        for slot, place in moves:
+            self._table = self._table and self._table.moved(slot, place)
+        if shows_stale_table(raw):
+            self._table = None
+        return sends
+
+    async def _place_of(self, key: str | None) -> HostPort:
+        table = self._table or await self._fetch_table()
+        self._table = table
+        place = table.primaries[0] if key is None else table.owner(slot_of(key))
+        if place is None:
+            self._table = None
+            raise no_owner(self._name)
+        return place
+
+    async def _fetch_table(self) -> SlotTable:
+        reasons: list[str] = []
+        for place in dict.fromkeys([*self._address.nodes, *self._node_by_place]):
+            node = self._node(place)
+            try:
+                table = parse_slots(settled(await node.exchange([CLUSTER_SLOTS]), node.name)[0], place)
+            except MqworkerError as error:
+                reasons.append(str(error))
+                continue
+            if table.ranges:
+                return table
+            reasons.append(f"{place} serves no slots")
+        raise no_table(self._name, reasons)
+
+    def _node(self, place: HostPort) -> AsyncNode:
+        if place not in self._node_by_place:
+            name = ServerName(f"cluster node {place}", self._name.secrets)
+            access, limits = access_of(self._address), self._limits
+            self._node_by_place[place] = AsyncNode(
+                name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, name)
+            )
+        return self._node_by_place[place]

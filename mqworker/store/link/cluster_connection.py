@@ -1,0 +1,179 @@
+"""The sync connection to a cluster: finds the node that owns a key and follows redirections."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.store.command import Command, Reply
+from mqworker.store.link.address import Cluster, HostPort
+from mqworker.store.link.options import Limits, access_of
+from mqworker.store.link.pool import Node, open_link
+from mqworker.store.link.server_errors import ServerName, each_settled, settled, was_executed
+from mqworker.store.link.slots import (
+    CLUSTER_SLOTS,
+    MAX_ROUNDS,
+    TRY_AGAIN_PAUSE_S,
+    Send,
+    SlotTable,
+    commands_of,
+    next_sends,
+    no_owner,
+    no_table,
+    parse_slots,
+    replies_of,
+    shows_stale_table,
+    slot_of,
+    unsettled,
+    wants_pause,
+)
+from mqworker.store.link.subscription import Subscription
+
+
+class ClusterConnection:
+    """Routes by slot. The slot table is asked for at the first call, and again after trouble with a node."""
+
+    def __init__(self, address: Cluster, limits: Limits, name: ServerName) -> None:
+        self._address = address
+        self._limits = limits
+        self._name = name
+        self._node_by_place: dict[HostPort, Node] = {}
+        self._table: SlotTable | None = None
+
+    def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """All commands in one round trip to the owner of `key`; without a key, to some primary."""
+        place = self._place_of(key)
+        raw = self._exchange(Send(place, tuple(range(len(commands)))), commands)
+        if any(isinstance(reply, Exception) for reply in raw):
+            self._follow_redirections(place, raw, commands)
+        return settled(raw, self._node(place).name)
+
+    def execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """One round trip to each node that owns some of the keys."""
+        indexes_by_tag: dict[object, list[int]] = {}
+        for index, key in enumerate(keys):
+            indexes_by_tag.setdefault(self._tag_of(key), []).append(index)
+        outcome: dict[int, Reply | MqworkerError] = {}
+        for indexes in indexes_by_tag.values():
+            some = [commands[index] for index in indexes]
+            outcome |= zip(indexes, self._execute_some(some, keys[indexes[0]]), strict=True)
+        return [outcome[index] for index in range(len(commands))]
+
+    def _tag_of(self, key: str | None) -> object:
+        """Commands of one tag go to one node; while nobody knows which, those of one slot do."""
+        try:
+            return self._place_of(key)
+        except MqworkerError:
+            return None if key is None else slot_of(key)
+
+    def _execute_some(self, commands: Sequence[Command], key: str | None) -> Sequence[Reply | MqworkerError]:
+        try:
+            place = self._place_of(key)
+            raw = self._exchange(Send(place, tuple(range(len(commands)))), commands)
+            if any(isinstance(reply, Exception) for reply in raw):
+                self._follow_redirections(place, raw, commands)
+            return each_settled(raw, self._node(place).name)
+        except MqworkerError as trouble:
+            return [trouble] * len(commands)
+
+    def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
+        """Every primary of a freshly asked slot table."""
+        self._table = self._fetch_table()
+        nodes = [self._node(place) for place in self._table.primaries]
+        return {node.name.text: settled(node.exchange(commands), node.name) for node in nodes}
+
+    def subscribe(self, channels: Sequence[str]) -> Subscription:
+        """Listen to sharded channels, each at the node that owns its slot."""
+        return Subscription(channels, self._nodes_of_channels)
+
+    def close(self) -> None:
+        """Close the idle links to all nodes."""
+        for node in list(self._node_by_place.values()):
+            node.close()
+
+    def _follow_redirections(self, place: HostPort, raw: list[object], commands: Sequence[Command]) -> None:
+        """Send again, elsewhere, what was not executed; replaces those replies in `raw`."""
+        sends = self._learn(Send(place, tuple(range(len(commands)))), raw)
+        for _ in range(MAX_ROUNDS):
+            if not sends:
+                return
+            if wants_pause(raw):
+                time.sleep(TRY_AGAIN_PAUSE_S)
+            following: list[Send] = []
+            try:
+                for send in sends:
+                    following += self._send_again(send, raw, commands)
+            except StoreUnavailable as trouble:
+                # Other commands of the call may have run already, at another node.
+                trouble.maybe_executed = trouble.maybe_executed or any(map(was_executed, raw))
+                raise
+            sends = following
+        self._table = None
+        endless = unsettled(raw, self._name)
+        if endless is not None:
+            raise endless
+
+    def _send_again(self, send: Send, raw: list[object], commands: Sequence[Command]) -> list[Send]:
+        replies = self._exchange(send, commands)
+        for index, reply in zip(send.indexes, replies, strict=True):
+            raw[index] = reply
+        return self._learn(send, replies)
+
+    def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
+        try:
+            return replies_of(send, self._node(send.place).exchange(commands_of(send, commands)))
+        except StoreUnavailable:
+            self._table = None
+            raise
+
+    def _learn(self, send: Send, raw: Sequence[object]) -> list[Send]:
+        sends, moves = next_sends(send, raw)
+        for slot, place in moves:
+            self._table = self._table and self._table.moved(slot, place)
+        if shows_stale_table(raw):
+            self._table = None
+        return sends
+
+    def _place_of(self, key: str | None) -> HostPort:
+        table = self._table or self._fetch_table()
+        self._table = table
+        place = table.primaries[0] if key is None else table.owner(slot_of(key))
+        if place is None:
+            self._table = None
+            raise no_owner(self._name)
+        return place
+
+    def _fetch_table(self) -> SlotTable:
+        reasons: list[str] = []
+        for place in dict.fromkeys([*self._address.nodes, *self._node_by_place]):
+            node = self._node(place)
+            try:
+                table = parse_slots(settled(node.exchange([CLUSTER_SLOTS]), node.name)[0], place)
+            except MqworkerError as error:
+                reasons.append(str(error))
+                continue
+            if table.ranges:
+                return table
+            reasons.append(f"{place} serves no slots")
+        raise no_table(self._name, reasons)
+
+    def _nodes_of_channels(self, channels: Sequence[str]) -> list[tuple[Node, list[str]]]:
+        self._table = None  # asked when subscribing for the first time, and after trouble
+        channels_by_place: dict[HostPort, list[str]] = {}
+        for channel in channels:
+            channels_by_place.setdefault(self._place_of(channel), []).append(channel)
+        return [(self._node(place), wanted) for place, wanted in channels_by_place.items()]
+
+    def _node(self, place: HostPort) -> Node:
+        node = self._node_by_place.get(place)
+        if node is None:
+            name = ServerName(f"cluster node {place}", self._name.secrets)
+            access, limits = access_of(self._address), self._limits
+            # `setdefault`: two threads may get here at once, and one node must win.
+            node = self._node_by_place.setdefault(
+                place, Node(name, lambda: open_link(place, access, limits, name))
+            )
+        return node

@@ -1,0 +1,81 @@
+"""How a link to a server is set up: what the sync and the async link have in common.
+
+A link is one authenticated socket. redis-py makes it (name look-up, TLS, AUTH, SELECT, keepalive); its
+retries are off, because only the layer above knows whether a call may be repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
+
+from mqworker.store.link.address import Cluster, Credentials, HostPort, Sentinel, ServerAddress, Tls
+
+Place: TypeAlias = HostPort | str
+"""Where a link leads: a host and port, or the path of a unix socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a server wants to know of us, the same for every place of one address."""
+
+    credentials: Credentials
+    db: int = 0
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long we wait, and under which name the server lists us."""
+
+    connect_timeout_s: float
+    read_timeout_s: float
+    client_name: str | None = None
+
+
+def access_of(address: ServerAddress) -> Access:
+    """The access to the data servers of `address`."""
+    match address:
+        case Cluster(_, credentials, tls):
+            return Access(credentials, tls=tls)
+        case Sentinel():
+            return Access(address.credentials, address.db, address.tls)
+        case _:
+            return Access(address.credentials, address.db, getattr(address, "tls", None))
+
+
+def sentinel_access(address: Sentinel) -> Access:
+    """The access to the sentinels themselves, which have users and passwords of their own."""
+    return Access(address.sentinel_credentials, tls=address.tls)
+
+
+def link_options(place: Place, access: Access, limits: Limits) -> dict[str, Any]:
+    """The arguments of redis-py's connection classes, without their `retry`."""
+    options: dict[str, Any] = {
+        "db": access.db,
+        "username": access.credentials.user,
+        "password": access.credentials.password,
+        "socket_connect_timeout": limits.connect_timeout_s,
+        "socket_timeout": limits.read_timeout_s,
+        "client_name": limits.client_name,
+        "driver_info": None,  # saves two round trips per link
+        "protocol": 2,
+    }
+    match place:
+        case HostPort(host, port):
+            options |= {"host": host, "port": port, "socket_keepalive": True}
+        case str():
+            options |= {"path": place}
+        case _:
+            assert_never(place)
+    return options if access.tls is None else options | _tls_options(access.tls)
+
+
+def _tls_options(tls: Tls) -> dict[str, Any]:
+    return {
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": tls.check_hostname,
+        "ssl_ca_certs": tls.ca_certs,
+        "ssl_certfile": tls.certfile,
+        "ssl_keyfile": tls.keyfile,
+    }

@@ -1,0 +1,150 @@
+"""One server and the pooled links to it, sync: commands in one write, their replies in one list.
+
+Each concurrent caller has a link of its own; idle links wait in a list, whose `pop` and `append` are atomic,
+so that threads need no lock. A link is put back only when every reply was read. Nothing is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.retry import Retry
+
+from mqworker.model.clock import SystemClock
+from mqworker.store.command import Command, pack
+from mqworker.store.link.options import Access, Limits, Place, link_options
+from mqworker.store.link.server_errors import (
+    REPLY_ERRORS,
+    ServerName,
+    connect_trouble,
+    has_lost_primary,
+    link_trouble,
+)
+
+LINK_ERRORS = (exceptions.RedisError, OSError)
+_monotonic_s = SystemClock().monotonic_s
+IDLE_AFTER_S = 0.0005
+"""A link that was in use a shorter time ago is not looked at: no server restarts as quickly."""
+
+
+class Link(Protocol):
+    """What we use of redis-py's connections, with the types that they lack."""
+
+    def connect(self) -> None:
+        """Open the socket, authenticate, select the database."""
+
+    def disconnect(self) -> None:
+        """Close the socket; in a child, only the child's copy of it."""
+
+    def can_read(self, timeout: float) -> bool:
+        """Whether anything waits to be read; raises when the server closed the link."""
+
+    def send_packed_command(self, command: Sequence[bytes], *, check_health: bool) -> None:
+        """Write it all."""
+
+    def read_response(self, *, disconnect_on_error: bool) -> object:
+        """One reply; error replies are raised."""
+
+
+def open_link(place: Place, access: Access, limits: Limits, name: ServerName) -> Link:
+    """A connected and authenticated link; StoreUnavailable or StoreRefused when there is none to be had."""
+    options = link_options(place, access, limits) | {"retry": Retry(NoBackoff(), 0)}
+    kind: Callable[..., object] = SSLConnection if access.tls else Connection
+    if isinstance(place, str):
+        kind = UnixDomainSocketConnection
+    link = cast("Link", kind(**options))  # redis-py's own types are partial
+    try:
+        link.connect()
+    except LINK_ERRORS as error:
+        raise connect_trouble(error, name) from error
+    return link
+
+
+class Node:
+    """A server that takes commands."""
+
+    def __init__(self, name: ServerName, connect: Callable[[], Link]) -> None:
+        self.name = name
+        self.connect = connect
+        self._idle: list[tuple[Link, float]] = []
+        """With the instant of the last use."""
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def exchange(self, commands: Sequence[Command]) -> list[object]:
+        """Send all commands at once and read all replies; an error reply is an exception in the list."""
+        packed = pack(commands)
+        link = self._take()
+        raw: list[object] = []
+        has_errors = False
+        try:
+            link.send_packed_command((packed,), check_health=False)
+            for _ in commands:
+                try:
+                    raw.append(link.read_response(disconnect_on_error=False))
+                except REPLY_ERRORS as error:
+                    raw.append(error)
+                    has_errors = True
+        except LINK_ERRORS as error:
+            link.disconnect()
+            # The other links lead to the same server: better to ask anew where it is than to fail on each.
+            self.forget_links()
+            raise link_trouble(error, self.name) from error
+        except BaseException:
+            # An interrupt between request and reply: the next caller would read our replies.
+            link.disconnect()
+            raise
+        if has_errors and has_lost_primary(raw):
+            link.disconnect()
+            self.forget_links()
+        else:
+            self._give_back(link)
+        return raw
+
+    def forget_links(self) -> None:
+        """Close what is idle; the next call opens a new link, and looks up the server for it."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop()[0].disconnect()
+
+    def close(self) -> None:
+        """Close the idle links; a link in use is closed by its caller."""
+        self._is_closed = True
+        self._leave_after_fork()
+        self.forget_links()
+
+    def _take(self) -> Link:
+        self._leave_after_fork()
+        while True:
+            try:
+                link, used_at_s = self._idle.pop()
+            except IndexError:
+                return self.connect()
+            if _monotonic_s() - used_at_s < IDLE_AFTER_S or _is_usable(link):
+                return link
+            link.disconnect()
+
+    def _give_back(self, link: Link) -> None:
+        self._idle.append((link, _monotonic_s()))
+        if self._is_closed:
+            self.forget_links()
+
+    def _leave_after_fork(self) -> None:
+        """A child drops its parent's links: redis-py then closes the child's copies and tells no server."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._idle = []
+
+
+def _is_usable(link: Link) -> bool:
+    """Whether the server still holds an idle link open: costs some µs, saves a failed call per restart."""
+    try:
+        return not link.can_read(0)
+    except LINK_ERRORS:
+        return False

@@ -1,0 +1,193 @@
+"""Listening to sharded channels: wake-ups, which may be lost and only hasten what a poll would find.
+
+SSUBSCRIBE works alike on a single server (7.0 and later) and in a cluster, where a channel belongs to the
+node of its slot. One descriptor stands for all links, the same before and after a reconnect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Final, cast
+
+import hiredis
+from redis import exceptions
+
+from mqworker.errors import InvalidArgument, StoreUnavailable
+from mqworker.store.command import pack
+from mqworker.store.link.pool import LINK_ERRORS, Link, Node
+from mqworker.store.link.server_errors import REPLY_ERRORS, link_trouble, settled
+
+RESUBSCRIBED: Final = ("", b"")
+"""Instead of a wake-up: the links were lost and are there again, so look at every channel's queue."""
+
+MAX_ROUNDS = 4
+
+_READ_BYTES = 65_536
+
+# redis-py keeps its socket and its parser under these names since long ago; nothing public leads there. Its
+# own way to look whether anything came costs an exception and three system calls, on the way to every task.
+_socket_of = cast("Callable[[Link], socket.socket]", attrgetter("_sock"))
+_reader_of = cast("Callable[[Link], hiredis.Reader]", attrgetter("_parser._reader"))
+
+
+class Subscription:
+    """Wake-ups from channels. One thread uses it; a forked child gets links of its own at its first `get`."""
+
+    def __init__(
+        self,
+        channels: Sequence[str],
+        nodes_of: Callable[[Sequence[str]], list[tuple[Node, list[str]]]],
+    ) -> None:
+        if not channels:
+            raise InvalidArgument("channels: at least one is needed.")
+        self._channels = tuple(channels)
+        self._nodes_of = nodes_of
+        self._node_by_link: dict[Link, Node] = {}
+        self._arrived: deque[tuple[str, bytes]] = deque()
+        self._nothing: object = False
+        self._selector = selectors.DefaultSelector()
+        self._pid = os.getpid()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def get(self, timeout_s: float) -> tuple[str, bytes] | None:
+        """The next (channel, body); None when none came in time (or a little earlier).
+
+        When a link broke, it is opened and subscribed again at once, and RESUBSCRIBED is returned: wake-ups
+        may have been lost. When that fails, StoreUnavailable is raised, and the next `get` tries again.
+        """
+        if self._arrived:
+            return self._arrived.popleft()
+        if self._pid != os.getpid() or not self._node_by_link:
+            return self._reopen()
+        try:
+            return self.take(timeout_s)
+        except StoreUnavailable:
+            return self._reopen()
+
+    def take(self, timeout_s: float) -> tuple[str, bytes] | None:
+        """The same for one who cannot wait for a server: what broke is not opened again.
+
+        StoreUnavailable is raised then, and the subscription is of no more use.
+        """
+        if not self._arrived:
+            try:
+                for key, _ in self._selector.select(timeout_s):
+                    self._receive(cast("Link", key.data))
+            except LINK_ERRORS as error:
+                raise StoreUnavailable(f"a subscription broke: {error}", maybe_executed=False) from error
+        return self._arrived.popleft() if self._arrived else None
+
+    def fileno(self) -> int:
+        """Readable when `get(0)` has something to do: call it until it returns None."""
+        return self._selector.fileno()
+
+    def close(self) -> None:
+        """Close the links and the descriptor."""
+        self._drop_links()
+        self._selector.close()
+
+    def _reopen(self) -> tuple[str, bytes]:
+        self._drop_links()
+        if self._pid != os.getpid():
+            # The descriptor is shared with the parent, and so would be every change to it: take a new one.
+            self._selector.close()
+            self._selector = selectors.DefaultSelector()
+            self._pid = os.getpid()
+        self._open()
+        return RESUBSCRIBED
+
+    def _open(self) -> None:
+        for _ in range(MAX_ROUNDS):
+            try:
+                for node, channels in self._nodes_of(self._channels):
+                    self._open_link(node, channels)
+            except exceptions.AskError:
+                # The slot moved on; whoever asks for the nodes now gets a fresh slot table.
+                self._drop_links()
+            except BaseException:
+                self._drop_links()
+                raise
+            else:
+                return
+        raise StoreUnavailable(
+            "The slots of the subscribed channels do not come to rest.", maybe_executed=False
+        )
+
+    def _open_link(self, node: Node, channels: Sequence[str]) -> None:
+        link = node.connect()
+        self._node_by_link[link] = node
+        self._nothing = _reader_of(link).gets()  # what it answers while nothing is complete
+        # One command per channel: in a cluster, one command must not name two slots.
+        raw: list[object] = []
+        try:
+            link.send_packed_command(
+                (pack([("SSUBSCRIBE", channel) for channel in channels]),), check_health=False
+            )
+            while len(raw) < len(channels):
+                message = _read(link)
+                if not self._keep_wake_up(message):
+                    raw.append(message)
+        except LINK_ERRORS as error:
+            raise link_trouble(error, node.name) from error
+        for reply in raw:
+            if isinstance(reply, exceptions.AskError):
+                raise reply
+        settled(raw, node.name)
+        self._keep_complete(_reader_of(link))  # what came right behind the answer makes nothing readable
+        _socket_of(link).settimeout(0)
+        self._selector.register(_socket_of(link), selectors.EVENT_READ, link)
+
+    def _receive(self, link: Link) -> None:
+        """Take in all that the link holds: what stays in its buffer does not make the descriptor readable."""
+        descriptor, reader = _socket_of(link), _reader_of(link)
+        while True:
+            try:
+                data = descriptor.recv(_READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return
+            if not data:
+                raise StoreUnavailable("the server closed the subscription", maybe_executed=False)
+            reader.feed(data)
+            self._keep_complete(reader)
+            if not (isinstance(descriptor, ssl.SSLSocket) and descriptor.pending()):
+                return
+
+    def _keep_complete(self, reader: hiredis.Reader) -> None:
+        while (message := reader.gets()) is not self._nothing:
+            if not self._keep_wake_up(message):
+                # Anything else ends the subscription: the slot moved away (sunsubscribe), or an error.
+                raise StoreUnavailable("the subscription ended", maybe_executed=False)
+
+    def _keep_wake_up(self, message: object) -> bool:
+        match message:
+            case [b"smessage", bytes(channel), bytes(body)]:
+                self._arrived.append((channel.decode(), body))
+                return True
+            case _:
+                return False
+
+    def _drop_links(self) -> None:
+        for link in self._node_by_link:
+            if self._pid == os.getpid():
+                with contextlib.suppress(KeyError, ValueError):
+                    self._selector.unregister(_socket_of(link))
+            link.disconnect()
+        self._node_by_link = {}
+
+
+def _read(link: Link) -> object:
+    try:
+        return link.read_response(disconnect_on_error=False)
+    except REPLY_ERRORS as error:
+        return error

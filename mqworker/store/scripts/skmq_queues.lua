@@ -1,8 +1,0 @@
-#!lua flags=no-writes,allow-oom
--- skmq_queues: the queues of all apps.
---
--- KEYS[1]  queues   set
--- Returns  {queue, ...}
-
-local queues = KEYS[1]
-return redis.call('SMEMBERS', queues)

@@ -1,0 +1,1 @@
+"""Events: what the application publishes, and the tasks that subscribe to it."""

@@ -1,0 +1,1 @@
+"""Running a task: a delivery in, a settlement out."""

@@ -1,0 +1,180 @@
+"""The desk of a worker that has connections: running tasks tell it of progress, and ask whether to stop.
+
+A report may be lost, work may not: nothing is sent twice, and most reports are not sent at all. In a thread a
+report costs one round trip now and then. On an event loop nothing is waited for: what is to be sent goes out
+beside the task, one report of a delivery at a time, and of those that came meanwhile only the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+from mqworker.errors import StoreFull, StoreUnavailable
+from mqworker.log import get_logger
+from mqworker.model.clock import Clock
+from mqworker.model.delivery import Delivery
+from mqworker.model.names import QueueName, queue_name
+from mqworker.queues.work.async_queue import AsyncWorkQueue
+from mqworker.queues.work.keys import WorkQueueKeys
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.command import Command, Reply
+from mqworker.store.script import Call
+from mqworker.tasks.running.progress import progress_call
+
+REPORT_EVERY_MS = 200
+ASK_EVERY_MS = 500
+MOST_REMEMBERED = 10_000
+
+_STOP_REQUESTED = b"X"
+
+AsyncQueueOf = Callable[[QueueName], AsyncWorkQueue]
+Held = tuple[str, int]
+"""Queue and fence: fences are unique within a queue only."""
+
+
+class StoreDesk:
+    """Keeps progress and knows of cancellations, by way of the server."""
+
+    def __init__(
+        self,
+        queue_of: Callable[[str], WorkQueue],
+        clock: Clock,
+        async_queue_of: AsyncQueueOf | None = None,
+    ) -> None:
+        """`async_queue_of` is for tasks on an event loop; without it they wait in place, like any others."""
+        self._queue_of = queue_of
+        self._async_queue_of = async_queue_of
+        self._clock = clock
+        self._reported_ms: dict[Held, int] = {}
+        self._asked_ms: dict[Held, int] = {}
+        self._stopped: set[Held] = set()
+        self._unsent: dict[Held, Call[int]] = {}
+        self._beside: set[asyncio.Task[None]] = set()
+        self._log = get_logger(part="progress")
+
+    def report_progress(self, queue: str, delivery: Delivery, done: float, total: float | None) -> None:
+        """Send it when the last report is a while ago, or when it is the end."""
+        held = (queue, delivery.fence)
+        if not self._is_report_due(held, done, total):
+            return
+        call = progress_call(self._keys(queue), delivery, done, total)
+        if (async_queue := self._on_a_loop(queue)) is None:
+            self._report(queue, delivery, call)
+            return
+        is_under_way = held in self._unsent
+        self._unsent[held] = call
+        if not is_under_way:
+            self._start(self._report_newest(async_queue, delivery))
+
+    async def areport_progress(
+        self, queue: str, delivery: Delivery, done: float, total: float | None
+    ) -> None:
+        """The same, over when it was sent."""
+        if not self._is_report_due((queue, delivery.fence), done, total):
+            return
+        call = progress_call(self._keys(queue), delivery, done, total)
+        if (async_queue := self._on_a_loop(queue)) is None:
+            self._report(queue, delivery, call)
+        else:
+            await self._areport(async_queue, delivery, call)
+
+    def is_cancelled(self, queue: str, delivery: Delivery) -> bool:
+        """Ask the server, unless it was asked a moment ago; on an event loop the next look knows more."""
+        held = (queue, delivery.fence)
+        if held not in self._stopped and self._is_time(self._asked_ms, held, ASK_EVERY_MS):
+            if (async_queue := self._on_a_loop(queue)) is None:
+                self._ask(queue, delivery)
+            else:
+                self._start(self._aask(async_queue, delivery))
+        return held in self._stopped
+
+    async def ais_cancelled(self, queue: str, delivery: Delivery) -> bool:
+        """The same, with the answer."""
+        held = (queue, delivery.fence)
+        if held not in self._stopped and self._is_time(self._asked_ms, held, ASK_EVERY_MS):
+            if (async_queue := self._on_a_loop(queue)) is None:
+                self._ask(queue, delivery)
+            else:
+                await self._aask(async_queue, delivery)
+        return held in self._stopped
+
+    def _on_a_loop(self, queue: str) -> AsyncWorkQueue | None:
+        if self._async_queue_of is None:
+            return None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        return self._async_queue_of(queue_name(queue))
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._beside.add(task)  # the loop itself holds on to no task
+        task.add_done_callback(self._beside.discard)
+
+    def _report(self, queue: str, delivery: Delivery, call: Call[int]) -> None:
+        store = self._queue_of(queue).store
+        try:
+            # Once, not again and again: a task must not stand still because nobody hears how far it is.
+            store.attempt(store.begin([call]))
+        except (StoreUnavailable, StoreFull) as error:
+            self._log.warning("progress_lost", task_id=delivery.id, problem=str(error))
+
+    async def _areport(self, queue: AsyncWorkQueue, delivery: Delivery, call: Call[int]) -> None:
+        try:
+            await queue.store.attempt(queue.store.begin([call]))
+        except (StoreUnavailable, StoreFull) as error:
+            self._log.warning("progress_lost", task_id=delivery.id, problem=str(error))
+
+    async def _report_newest(self, queue: AsyncWorkQueue, delivery: Delivery) -> None:
+        """Until nothing newer came while the last report was on its way: an older one never comes later."""
+        held, sent = (queue.name, delivery.fence), None
+        try:
+            while (newest := self._unsent[held]) is not sent:
+                await self._areport(queue, delivery, newest)
+                sent = newest
+        finally:
+            del self._unsent[held]
+
+    def _ask(self, queue: str, delivery: Delivery) -> None:
+        keys = self._keys(queue)
+        with suppress(StoreUnavailable):
+            asked = self._queue_of(queue).store.connection.execute(_question(keys, delivery), keys.meta)
+            self._note_answer((queue, delivery.fence), asked)
+
+    async def _aask(self, queue: AsyncWorkQueue, delivery: Delivery) -> None:
+        keys = queue.calls.keys
+        with suppress(StoreUnavailable):
+            asked = await queue.store.connection.execute(_question(keys, delivery), keys.meta)
+            self._note_answer((queue.name, delivery.fence), asked)
+
+    def _note_answer(self, held: Held, replies: list[Reply]) -> None:
+        if _STOP_REQUESTED in replies:
+            _make_room(self._stopped)
+            self._stopped.add(held)
+
+    def _keys(self, queue: str) -> WorkQueueKeys:
+        return self._queue_of(queue).calls.keys
+
+    def _is_report_due(self, held: Held, done: float, total: float | None) -> bool:
+        is_time = self._is_time(self._reported_ms, held, REPORT_EVERY_MS)
+        return is_time or (total is not None and done >= total)
+
+    def _is_time(self, last_ms: dict[Held, int], held: Held, every_ms: int) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        if held in last_ms and now_ms - last_ms[held] < every_ms:
+            return False
+        _make_room(last_ms)
+        last_ms[held] = now_ms
+        return True
+
+
+def _make_room(remembered: dict[Held, int] | set[Held]) -> None:
+    if len(remembered) >= MOST_REMEMBERED:
+        remembered.clear()  # forgetting costs one report or question too many
+
+
+def _question(keys: WorkQueueKeys, delivery: Delivery) -> list[Command]:
+    return [("HGET", keys.named(each), delivery.id) for each in ("results", "results:old")]

@@ -1,0 +1,91 @@
+"""Firing: schedules that came due become messages. Done by brokers, any number of them, without a leader.
+
+The server's clock says what is due. A firing is one script in the slot of its queue: it stores the message
+`schedule@tick` and notes the tick, unless that or a later one is noted already. So a tick is fired once,
+whoever is killed, however late a broker wakes up; and the note is what the next look goes on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from mqworker.errors import InvalidMessage, QueueFull, StoreFull
+from mqworker.log import Logger
+from mqworker.model.guard import chosen_id_guard
+from mqworker.model.instant import After, At
+from mqworker.model.message import Message
+from mqworker.model.names import MessageId, QueueName
+from mqworker.model.schedule import jitter_of, next_tick_ms, ticks_to_fire
+from mqworker.queues.work.keys import schedules_key
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.store import Store
+from mqworker.tasks.schedules.published import ScheduleSpec, decode_published
+
+
+class ScheduleFiring:
+    """Looks at all published schedules of a store."""
+
+    def __init__(
+        self, store: Store, namespace: str, queue_of: Callable[[QueueName], WorkQueue], log: Logger
+    ) -> None:
+        self._store = store
+        self._key = schedules_key(namespace)
+        self._queue_of = queue_of
+        self._log = log
+        self._refused: set[str] = set()
+        self.fired = 0
+
+    def fire(self) -> int | None:
+        """Fire what is due; milliseconds until the next tick, None when there is none."""
+        # Any: HGETALL answers app and text in turn, TIME two texts.
+        published, (seconds, micros) = cast(
+            "Any", self._store.read([("HGETALL", self._key), ("TIME",)], self._key)
+        )
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        specs = [spec for text in published[1::2] for spec in self._decoded(text)]
+        waits = [self._fire_due(spec, now_ms) for spec in specs]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _fire_due(self, spec: ScheduleSpec, now_ms: int) -> int | None:
+        queue = self._queue_of(spec.call.queue)
+        last_ms = max(spec.since_ms, self._last_tick_ms(queue, spec))
+        ticks = ticks_to_fire(spec.timing, last_ms, now_ms, spec.catch_up)
+        try:
+            if ticks:
+                stored = queue.enqueue(*(_message(spec, tick_ms) for tick_ms in ticks))
+                self.fired += sum(each.is_new for each in stored)
+        except (QueueFull, StoreFull) as error:
+            self._log.warning("schedule_waits", schedule=spec.name, reason=str(error))
+        next_ms = next_tick_ms(spec.timing, now_ms)
+        return None if next_ms is None else next_ms - now_ms
+
+    def _last_tick_ms(self, queue: WorkQueue, spec: ScheduleSpec) -> int:
+        keys = queue.calls.keys
+        noted = self._store.read([("HGET", keys.named("ticks"), spec.name)], keys.meta)[0]
+        return int(noted) if isinstance(noted, bytes) else 0
+
+    def _decoded(self, text: bytes) -> Sequence[ScheduleSpec]:
+        try:
+            return decode_published(text)
+        except InvalidMessage as error:
+            if str(error) not in self._refused:  # once, not every second
+                self._refused.add(str(error))
+                self._log.error("schedules_broken", reason=str(error))
+            return ()
+
+
+def _message(spec: ScheduleSpec, tick_ms: int) -> Message:
+    message_id = MessageId(f"{spec.name}@{tick_ms}")
+    guard = spec.call.message.guard or chosen_id_guard(message_id)
+    message = spec.call.called(message_id, replace(guard, is_tick=True))
+    put_off_ms = jitter_of(spec.name, tick_ms, spec.jitter_ms)
+    match message.due:
+        case None if put_off_ms:
+            message.due = At(tick_ms + put_off_ms)
+        case After(ms):
+            message.due = At(tick_ms + ms + put_off_ms)
+        case _:
+            pass
+    return message

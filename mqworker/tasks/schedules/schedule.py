@@ -1,0 +1,137 @@
+"""`@app.schedule`: a task that comes by itself, by a cron line or at an interval.
+
+Only workers import the application, so they publish its schedules when they start; brokers fire them
+(schedule_firing.py). What an app no longer has is gone with the next publication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast, get_args
+
+from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage
+from mqworker.model.call_template import CallTemplate
+from mqworker.model.names import message_id, shown, task_name
+from mqworker.model.schedule import CatchUp, Cron, Every, Timing
+from mqworker.queues.work.keys import schedules_key
+from mqworker.tasks.attachment import Attachment
+from mqworker.tasks.decorator import TaskHome
+from mqworker.tasks.options import Seconds, milliseconds
+from mqworker.tasks.schedules.published import ScheduleSpec, decode_published, encode_published, is_same
+from mqworker.tasks.task import Task
+
+
+class ScheduleHome(TaskHome, Protocol):
+    """What a schedule needs of its app."""
+
+    @property
+    def name(self) -> str:
+        """Under which its schedules are published."""
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """Where they are known by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A call and when it comes."""
+
+    name: str
+    timing: Timing
+    catch_up: CatchUp
+    jitter_ms: int
+    # Any: the arguments were checked against the task.
+    task: Task[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def spec(self, app: str) -> ScheduleSpec:
+        """The schedule as it is published."""
+        message = self.task.message(
+            self.args, self.kwargs, self.task.connections.sender(self.task.plan.queue)
+        )
+        call = CallTemplate(self.task.plan.queue, message)
+        return ScheduleSpec(f"{app}/{self.name}", self.timing, self.catch_up, self.jitter_ms, call)
+
+
+class ScheduleDecorator:
+    """`@app.schedule("*/5 * * * *")` or `@app.schedule(every=30)`, on a function or above `@app.task`."""
+
+    def __init__(self, home: Callable[[], ScheduleHome]) -> None:
+        self._home = home
+
+    def __call__(
+        self,
+        cron: str | None = None,
+        *,
+        every: Seconds | None = None,
+        timezone: str = "UTC",
+        jitter: Seconds = 0,
+        catch_up: CatchUp = "skip",
+        args: Sequence[Any] = (),  # Any: checked against the task
+        kwargs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> Attachment:
+        """Let a task come by itself: once per tick, however many nodes there are.
+
+        `every` (seconds or timedelta) ticks at its multiples since 1970. `jitter` puts each tick off by up to
+        so many seconds. Ticks that nobody fired in time are skipped, made up for by `"one"`, or by `"all"` of
+        them (the newest thousand). `unique=True` on the task keeps a tick out while the one before it runs.
+        """
+        if (cron is None) == (every is None):
+            raise InvalidArgument("a schedule is a cron line or every=...; accepted is one of them")
+        if catch_up not in get_args(CatchUp):
+            raise InvalidArgument(f'catch_up is {shown(catch_up)}; accepted are "skip", "one" and "all"')
+        timing = Every(milliseconds("every", every)) if cron is None else Cron(cron, timezone)
+        jitter_ms = milliseconds("jitter", jitter, least=0)
+        home = self._home()
+
+        def schedule(task: Task[..., Any]) -> None:
+            task.definition.binding.check(args, kwargs or {})
+            task.connections.refuse_other_models(task.plan.queue, f"the schedule of {task.name}")
+            chosen = task_name(name or task.name)
+            message_id(f"{home.name}/{chosen}@{0:013}")  # what the messages of its ticks are called
+            _add(home, Schedule(chosen, timing, catch_up, jitter_ms, task, tuple(args), kwargs or {}))
+
+        return Attachment(home, schedule)
+
+
+def publish_schedules(home: ScheduleHome) -> int:
+    """Tell the brokers of all schedules of an app, in place of those it had before; how many.
+
+    What stays as it was goes on from its last tick; what is new, or came at other times before, begins now.
+    """
+    store, key = home.connections.store, schedules_key(home.connections.namespace)
+    # Once, without patience: the caller has other things to do while Redis is away.
+    asked = store.connection.execute([("HGET", key, home.name), ("TIME",)], key)
+    known_text, (seconds, _) = cast("Any", asked)  # TIME answers two texts
+    if known_text is None and not home.schedules:
+        return 0
+    known = {spec.name: spec for spec in _known(known_text)}
+    specs = []
+    for schedule in home.schedules.values():
+        spec = schedule.spec(home.name)
+        before = known.get(spec.name)
+        is_old = before is not None and is_same(before, spec)
+        specs.append(replace(spec, since_ms=before.since_ms if before and is_old else int(seconds) * 1000))
+    command = ("HSET", key, home.name, encode_published(specs)) if specs else ("HDEL", key, home.name)
+    store.connection.execute([command], key)
+    return len(specs)
+
+
+def _add(home: ScheduleHome, schedule: Schedule) -> None:
+    known = home.schedules.get(schedule.name)
+    if known is not None and known.task.name != schedule.task.name:
+        raise ConfigurationError(
+            f"two schedules are named {schedule.name}; give one of them another name=..."
+        )
+    home.schedules[schedule.name] = schedule
+
+
+def _known(text: bytes | None) -> list[ScheduleSpec]:
+    try:
+        return [] if text is None else decode_published(text)
+    except InvalidMessage:
+        return []  # another version wrote it: begin anew

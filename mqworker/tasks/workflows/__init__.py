@@ -1,0 +1,1 @@
+"""Workflows: chains, groups and chords of calls."""

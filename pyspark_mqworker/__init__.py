@@ -1,5 +1,0 @@
-"""Where Spark finds `format("mqworker")`: it looks into every package whose name begins with `pyspark_`."""
-
-from services.pipeline.source import DefaultSource
-
-__all__ = ["DefaultSource"]

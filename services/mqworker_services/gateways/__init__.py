@@ -1,0 +1,1 @@
+"""Gateways: each speaks a foreign protocol outwards and mqworker's calls inwards."""

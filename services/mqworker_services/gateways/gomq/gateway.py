@@ -1,0 +1,158 @@
+"""The GOMQ gateway: gRPC outwards, the desk inwards. What happens to topics is decided at the desk.
+
+Many clients' calls that come in one turn of the event loop travel to the broker in one mail, and from there
+to Redis in one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NoReturn
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
+from mqworker.gateway import Desk, GatewayCallFailed, GatewayOptions
+from mqworker.log import get_logger
+from mqworker_services.gateways.gomq.client_calls import PEER_ID
+from mqworker_services.gateways.gomq.gathering import Gathering
+from mqworker_services.gateways.gomq.listening import bind, make_server
+from mqworker_services.gateways.gomq.methods import METHODS, SERVICE, Method
+from mqworker_services.gateways.gomq.peer_book import PeerBook
+from mqworker_services.gateways.gomq.peers import peer_name
+from mqworker_services.gateways.gomq.statuses import status_of
+
+Handler = Callable[[bytes, "Context"], Awaitable[bytes]]
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_OBSERVED_AT_ONCE = 16
+"""Answers to Observe are large, and those of one turn travel in one mail."""
+_PAUSE_FOR_STRANGERS_S = 0.2
+_FAILED = (("gomq-code", "-1"),)
+"""A response cannot go with an error, so the document's code does in this way."""
+_OPEN_SERVICES = ("", SERVICE)
+_ASK_AGAIN_S = 1.0
+_UNLIMITED = nullcontext()
+
+
+class GomqGateway:
+    """The gateway; see the module's first lines."""
+
+    name = "gomq"
+
+    def __init__(self) -> None:
+        self._log = get_logger(gateway=self.name)
+        self._refusal: str | None = None
+        self._place = ""
+        self._calls = dict.fromkeys(METHODS, 0)
+        self._answered = 0
+        self._refused = 0
+        self._peers = PeerBook(0, 0)
+
+    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+        """Listen."""
+        self._options = options
+        self._desk = Gathering(desk)
+        self._observing = asyncio.Semaphore(_OBSERVED_AT_ONCE)
+        self._health = health.aio.HealthServicer()
+        self._peers = PeerBook(options.max_connections, options.rate)
+        self._now_s = asyncio.get_running_loop().time
+        self._server = make_server(options)
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._place = bind(self._server, options)
+        await self._server.start()
+        for service in _OPEN_SERVICES:
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self._checking = asyncio.ensure_future(self._check_topics())
+        self._log.info("gateway_listening", place=self._place)
+
+    async def close(self, grace_ms: int) -> None:
+        """Take no more calls, finish those at hand."""
+        self._checking.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_ms / 1000)
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        self._peers.forget_silent(self._now_s())
+        return {
+            "listens": self._place,
+            "connections": len(self._peers),
+            "in": sum(self._calls.values()),
+            "out": self._answered,
+            "refused": self._refused,
+        } | {method.lower(): count for method, count in self._calls.items()}
+
+    def _handlers(self) -> grpc.GenericRpcHandler:
+        # No (de)serializers: a broken request is the client's error and not ours, see methods.py.
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            name: grpc.unary_unary_rpc_method_handler(partial(self._serve, name, method))
+            for name, method in METHODS.items()
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    async def _serve(self, name: str, method: Method, data: bytes, context: Context) -> bytes:
+        self._calls[name] += 1
+        peer = await self._admitted(context)
+        try:
+            async with self._observing if name == "Observe" else _UNLIMITED:
+                answer = await self._desk.call(*method.read(data, peer))
+        except MqworkerError as error:
+            await self._refuse(context, error)
+        self._answered += 1
+        return method.respond(answer).SerializeToString()
+
+    async def _admitted(self, context: Context) -> str:
+        """The name of the peer, if it may call."""
+        told = context.peer()
+        metadata = _metadata_of(context) if self._options.token or told.startswith("unix") else {}
+        if self._options.token and not self._options.is_token(_bearer(metadata)):
+            self._refused += 1
+            await asyncio.sleep(_PAUSE_FOR_STRANGERS_S)
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED, "authorization: accepted is 'Bearer' and the gateway's token"
+            )
+        peer = peer_name(told, metadata.get(PEER_ID))
+        reason = self._peers.refusal(peer, self._now_s())
+        if reason is not None:
+            self._refused += 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+        if self._refusal is not None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, self._refusal)
+        return peer
+
+    async def _refuse(self, context: Context, error: MqworkerError) -> NoReturn:
+        self._refused += 1
+        status, text = status_of(error)
+        if status is grpc.StatusCode.INTERNAL:
+            self._log.error("gateway_call_failed", reason=str(error))
+        await context.abort(status, text, _FAILED if isinstance(error, StoreUnavailable) else ())
+
+    async def _check_topics(self) -> None:
+        """Whether there can be topics at all; on a cluster everybody is told why not."""
+        while True:
+            try:
+                await self._desk.call("check_topics")
+            except StoreUnavailable:
+                await asyncio.sleep(_ASK_AGAIN_S)
+            except GatewayCallFailed as error:
+                if error.kind == ConfigurationError.__name__:
+                    self._refusal = str(error)
+                self._log.error("gateway_refused", reason=str(error))
+                return
+            else:
+                return
+
+
+def _metadata_of(context: Context) -> dict[str, str]:
+    return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def _bearer(metadata: dict[str, str]) -> bytes:
+    scheme, _, token = metadata.get("authorization", "").partition(" ")
+    return token.strip().encode() if scheme.lower() == "bearer" else b""

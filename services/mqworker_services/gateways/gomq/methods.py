@@ -1,0 +1,73 @@
+"""The methods of GOMQ: how a request becomes a call at the desk, and its answer a response. Pure.
+
+Requests are parsed here and not by grpcio, which would answer a broken one as an error of the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from mqworker.errors import InvalidArgument
+from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
+
+SERVICE = "routeguide.RouteGuide"
+
+DeskCall = tuple[Any, ...]
+"""A verb and its arguments, plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of the service."""
+
+    request: Callable[[], Any]
+    """Makes an empty request; Any: the generated classes have no common type that says more."""
+    call: Callable[[Any, str], DeskCall]
+    """The call for a request of a peer."""
+    respond: Callable[[Any], Message]
+    """The response for what the desk answered."""
+
+    def read(self, data: bytes, peer: str) -> DeskCall:
+        """The call for the bytes of a request."""
+        request = self.request()
+        try:
+            request.ParseFromString(data)
+        except (DecodeError, UnicodeDecodeError) as error:
+            name = type(request).__name__
+            raise InvalidArgument(
+                f"request is no {name}; accepted are its bytes, with text in UTF-8"
+            ) from error
+        return self.call(request, peer)
+
+
+def _ok(_answer: object) -> contract.Result:
+    return contract.Result(code=0)
+
+
+def _record_set(records: Sequence[Sequence[Any]]) -> contract.RecordSet:
+    return contract.RecordSet(
+        records=[
+            contract.Record(key=key, value=contract.Message(id=id_, timestamp=timestamp, payload=payload))
+            for key, id_, timestamp, payload in records
+        ]
+    )
+
+
+METHODS: Mapping[str, Method] = {
+    "Publish": Method(
+        contract.PublishRecord, lambda asked, _peer: ("publish", asked.key, asked.payload), _ok
+    ),
+    "Subscribe": Method(
+        contract.Subscription, lambda asked, peer: ("subscribe", asked.key, asked.consumerID, peer), _ok
+    ),
+    "Unsubscribe": Method(
+        contract.Subscription, lambda asked, _peer: ("unsubscribe", asked.key, asked.consumerID), _ok
+    ),
+    "Observe": Method(
+        contract.Identification, lambda asked, peer: ("observe", asked.consumerID, peer), _record_set
+    ),
+}

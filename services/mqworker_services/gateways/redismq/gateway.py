@@ -1,0 +1,200 @@
+"""The RedisMQ gateway: sockets around sessions, with their limits and time-outs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from mqworker.gateway import Clock, Desk, GatewayOptions, SystemClock, listen
+from mqworker_services.gateways.redismq.courtesies import Acquaintance
+from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
+from mqworker_services.gateways.redismq.session import Session, Tally
+from mqworker_services.gateways.redismq.waiting_room import WaitingRoom
+
+_SWEEP_S = 0.5
+_MOST_UNSENT_BYTES = 32 * 1024 * 1024
+"""Who does not read this much is cut off; long before that nothing more is read from him."""
+_TOO_MANY = b"-ERR max number of clients reached\r\n"
+_CLOSING = 0.01
+
+
+class Connection(asyncio.Protocol):
+    """One client's socket."""
+
+    def __init__(self, gateway: RedisMqGateway) -> None:
+        self._gateway = gateway
+        self._parser = RequestParser(RespLimits(bulk_bytes=gateway.options.max_message_bytes))
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._is_read_paused = False
+        self._is_write_paused = False
+        self._allowance = float(gateway.options.rate)
+        self._heard_at_ms = self._refilled_at_ms = gateway.now_ms()
+        self._has_spoken = False
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came; it stays if there is room."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._session = self._gateway.welcome(self, self._send)
+        if self._session is None:
+            self._transport.write(_TOO_MANY)
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._session is None:
+            return
+        self._heard_at_ms = self._gateway.now_ms()
+        commands = self._parser.feed(data)
+        self._has_spoken = self._has_spoken or bool(commands)
+        self._session.take(commands, self._parser.problem)
+        if self._gateway.options.rate:
+            self._spend(len(commands))
+        self._regulate()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """The client is gone."""
+        if self._session is not None:
+            self._session.close()
+            self._gateway.dismiss(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: nothing more is read from it meanwhile."""
+        self._is_write_paused = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._is_write_paused = False
+        self._regulate()
+
+    # What the gateway calls
+
+    def check(self, now_ms: int) -> None:
+        """Close what is silent for too long; let go on what had spent its allowance."""
+        options, session = self._gateway.options, self._session
+        if session is None or self._transport is None:
+            return
+        is_stranger = not self._has_spoken or not session.known.is_trusted or self._parser.is_in_the_middle
+        silent_ms = now_ms - self._heard_at_ms
+        if self._is_write_paused:
+            is_over = silent_ms > options.handshake_s * 1000
+        elif not session.is_idle:
+            is_over = False  # it waits for us
+        elif is_stranger:
+            is_over = silent_ms > options.handshake_s * 1000
+        else:
+            is_over = 0 < options.idle_s * 1000 < silent_ms
+        if is_over:
+            self._gateway.tally.refused += 1
+            self._transport.abort()
+        elif options.rate:
+            self._spend(0)
+            self._regulate()
+
+    async def finish(self) -> None:
+        """Say what is due and hang up."""
+        if self._session is not None and self._transport is not None:
+            while not self._session.is_idle:  # noqa: ASYNC110 - replies come from many sides
+                await asyncio.sleep(_CLOSING)
+            self._transport.close()
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is None or self._session is None:
+            return
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+            self._transport.abort()
+        elif self._session.is_over:
+            self._transport.close()
+        else:
+            self._regulate()
+
+    def _spend(self, commands: int) -> None:
+        rate, now_ms = self._gateway.options.rate, self._gateway.now_ms()
+        refill = (now_ms - self._refilled_at_ms) * rate / 1000
+        self._refilled_at_ms = now_ms
+        self._allowance = min(float(rate), self._allowance + refill) - commands
+
+    def _regulate(self) -> None:
+        """Read from the socket only while there is room for what comes."""
+        if self._transport is None or self._session is None or self._transport.is_closing():
+            return
+        is_spent = bool(self._gateway.options.rate) and self._allowance < 0
+        is_full = self._is_write_paused or self._session.is_busy or is_spent
+        if is_full != self._is_read_paused:
+            self._is_read_paused = is_full
+            (self._transport.pause_reading if is_full else self._transport.resume_reading)()
+
+
+class RedisMqGateway:
+    """The gateway; see services/mqworker_services/gateways/redismq/session.py for what a client may say."""
+
+    name = "redismq"
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._place = ""
+        self._numbers = 0
+        self.tally = Tally()
+
+    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+        """Listen."""
+        self.options = options
+        self._desk = desk
+        self._room = WaitingRoom(desk)
+        self._server, self._place = await listen(options, lambda: Connection(self))
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def close(self, grace_ms: int) -> None:
+        """Take nobody in, answer what was asked, hang up."""
+        if self._server is not None:
+            self._server.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._room.close()
+        finishing = [asyncio.ensure_future(connection.finish()) for connection in self._connections]
+        if finishing:
+            await asyncio.wait(finishing, timeout=grace_ms / 1000)
+
+    def facts(self) -> dict[str, Any]:
+        """For the status screen."""
+        return {
+            "listens": self._place,
+            "connections": len(self._connections),
+            "waiting": len(self._room),
+            "in": self.tally.commands,
+            "out": self.tally.replies,
+            "refused": self.tally.refused,
+        }
+
+    def now_ms(self) -> int:
+        """The time, for whatever runs out."""
+        return self._clock.monotonic_ms()
+
+    def welcome(self, connection: Connection, send: Callable[[bytes], None]) -> Session | None:
+        """A session for a new connection, None when there are too many."""
+        if len(self._connections) >= self.options.max_connections:
+            self.tally.refused += 1
+            return None
+        self._numbers += 1
+        self._connections.add(connection)
+        known = Acquaintance(self.options, self._numbers)
+        return Session(known, self._desk, self._room, self.tally, send)
+
+    def dismiss(self, connection: Connection) -> None:
+        """A connection ended."""
+        self._connections.discard(connection)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_ms = self.now_ms()
+            for connection in cast("Iterable[Connection]", list(self._connections)):
+                connection.check(now_ms)

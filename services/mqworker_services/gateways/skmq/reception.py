@@ -1,0 +1,115 @@
+"""Reception: carries out what connections ask for; what is stored goes to the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any, assert_never
+
+from mqworker.gateway import UNKNOWN, Desk, GatewayOptions
+from mqworker_services.gateways.skmq import replies
+from mqworker_services.gateways.skmq.connection import Answering, Connection
+from mqworker_services.gateways.skmq.deliveries import Deliveries
+from mqworker_services.gateways.skmq.options import SkmqOptions
+from mqworker_services.gateways.skmq.pace import Pace
+from mqworker_services.gateways.skmq.requests import Login, Refused, Register, Request, Send, Verdict
+
+_AROUND_A_CONTENT = 150
+
+
+class Reception:
+    """What all connections share; see `Attendant` in connection.py."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        door: GatewayOptions,
+        options: SkmqOptions,
+        deliveries: Deliveries,
+        on_use: Callable[[str], None],
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self.frames = self.stored = self.refused = 0
+        self._desk = desk
+        self._door = door
+        self._deliveries = deliveries
+        self._on_use = on_use
+        self._loop = asyncio.get_running_loop()
+        self._pace = Pace(options.rate, self._loop.time())
+        self._paces_frames = options.rate_scope == "frame"
+        self._source = secrets.token_hex(4)
+        self._numbers = itertools.count()
+
+    # Connections
+
+    def joined(self, connection: Connection) -> float | None:
+        """Those that we opened ourselves are always welcome."""
+        if connection.flight is None:
+            if len(self.connections) >= self._door.max_connections:
+                self.refused += 1
+                return None
+            self.connections.add(connection)
+            return self._pace.take(1, self._loop.time())
+        return 0.0
+
+    def left(self, connection: Connection) -> None:
+        """Forget it."""
+        self.connections.discard(connection)
+
+    def pace(self, frames: int) -> float:
+        """How long to wait before more is read."""
+        self.frames += frames
+        return self._pace.take(frames, self._loop.time()) if self._paces_frames else 0.0
+
+    def is_token(self, token: bytes) -> bool:
+        """Whether it may come in."""
+        return self._door.is_token(token)
+
+    # Requests
+
+    def serve(self, request: Request, connection: Connection, answering: Answering) -> None:
+        """Carry out one request."""
+        match request:
+            case Send():
+                self._send(request, answering)
+            case Verdict():
+                self._deliveries.hear(request, connection, answering)
+            case Register():
+                self._register(request, answering)
+            case Refused(answer):
+                self.refused += 1
+                answering(answer)
+            case Login():
+                answering(replies.ACK)  # there is no token to be shown
+            case _:
+                assert_never(request)
+
+    def _send(self, request: Send, answering: Answering) -> None:
+        self._on_use(request.queue)
+        # Short, but unlike any other: the source is drawn at random once for this process.
+        message = f"{request.stem}{self._source}{next(self._numbers):x}"
+        call = ["skmq_send", request.queue, request.msgid, message, request.task, request.content]
+        size = len(request.content) + _AROUND_A_CONTENT
+        self._desk.submit_call(call, partial(self._on_sent, request.msgid, answering), size)
+
+    def _on_sent(self, msgid: str, answering: Answering, reply: list[Any]) -> None:
+        if reply[0]:
+            self.stored += 1
+            answering(replies.STORED if reply[1] == "stored" else replies.already_exists(msgid))
+        elif reply[1] == UNKNOWN:
+            answering(None)  # it may be stored or not: no answer is right
+        else:
+            self.refused += 1
+            answering(replies.NOT_STORED)
+
+    def _register(self, request: Register, answering: Answering) -> None:
+        recipient = request.recipient
+        self._on_use(recipient.queue)
+        entry = f"{recipient.weight} {recipient.host} {recipient.port} {recipient.id}"
+        call = ["skmq_register", recipient.queue, recipient.key, entry]
+        self._desk.submit_call(
+            call, lambda reply: answering(replies.REGISTERED if reply[0] else replies.NOT_REGISTERED), 300
+        )

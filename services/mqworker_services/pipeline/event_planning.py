@@ -1,0 +1,57 @@
+"""Which events come next, and how they are cut up for Spark's tasks: the streams are asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mqworker.events import EventStreams, StreamTail
+from mqworker_services.pipeline.offsets import Mark, Offset, Slice, check_history, sliced, taken
+from mqworker_services.pipeline.options import OnLoss
+
+
+def next_offset(
+    streams: EventStreams,
+    start: Offset,
+    tails: Mapping[str, StreamTail],
+    most_events: int | None,
+    on_loss: OnLoss,
+) -> Offset:
+    """The end of the batch that begins at `start`, of at most so many events; `start` if nothing is new."""
+    end = dict(start)
+    behind = [queue for queue, tail in tails.items() if _is_behind(start.get(queue, Mark()), tail)]
+    for position, queue in enumerate(behind):
+        # What one queue does not use of its share is left to those after it.
+        share = None if most_events is None else max(1, most_events // (len(behind) - position))
+        mark = start.get(queue, Mark())
+        if on_loss == "fail":
+            check_history(queue, mark, tails[queue])
+        blocks = taken(streams.listed(queue, mark.id, tails[queue].newest), share)
+        end[queue] = _reached(mark, tails[queue], [block_id for block_id, _ in blocks])
+        if most_events is not None:
+            most_events = max(0, most_events - sum(count for _, count in blocks))
+    return end
+
+
+def slices_between(streams: EventStreams, start: Offset, end: Offset, events_per_slice: int) -> list[Slice]:
+    """What one Spark task each shall read of the batch between two offsets."""
+    return [
+        piece
+        for queue, mark in end.items()
+        if mark != (begin := start.get(queue, Mark()))
+        for piece in sliced(queue, begin.id, streams.listed(queue, begin.id, mark.id), events_per_slice)
+    ]
+
+
+def trim(streams: EventStreams, offset: Offset) -> int:
+    """Drop what lies behind an offset; how many blocks."""
+    return sum(streams.trim(queue, mark.id) for queue, mark in offset.items() if mark != Mark())
+
+
+def _is_behind(mark: Mark, tail: StreamTail) -> bool:
+    return mark.id != tail.newest or mark.blocks != tail.appended
+
+
+def _reached(mark: Mark, tail: StreamTail, block_ids: list[str]) -> Mark:
+    if not block_ids or block_ids[-1] == tail.newest:
+        return Mark(tail.newest, tail.appended)
+    return Mark(block_ids[-1], mark.blocks + len(block_ids))

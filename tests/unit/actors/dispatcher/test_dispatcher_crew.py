@@ -1,0 +1,91 @@
+"""Who is given the next delivery."""
+
+from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
+
+
+def a_flight(expected_ms: float = 1.0, *, is_alone: bool = False, is_async: bool = False) -> Flight:
+    return Flight("default", b"", expected_ms, is_alone, is_async)
+
+
+def a_crew(*names: str) -> Crew:
+    crew = Crew()
+    for name in names:
+        crew.join(name).is_ready = True
+    return crew
+
+
+def chosen(hand: Hand | None) -> str | None:
+    return None if hand is None else hand.name
+
+
+def test_nobody_is_chosen_before_a_worker_is_ready() -> None:
+    crew = Crew()
+    crew.join("worker:0")
+
+    assert crew.choose(1.0, is_async=False) is None
+    assert crew.room(10) == 0
+
+
+def test_the_worker_with_least_work_before_it_is_chosen() -> None:
+    crew = a_crew("worker:0", "worker:1")
+    crew["worker:0"].take(1, a_flight(5.0))
+
+    assert chosen(crew.choose(1.0, is_async=False)) == "worker:1"
+
+
+def test_a_worker_is_given_two_batches_ahead_and_no_more() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].take(1, a_flight(19.5))
+
+    assert chosen(crew.choose(0.5, is_async=False)) == "worker:0"
+    assert crew.choose(1.0, is_async=False) is None
+
+
+def test_nothing_is_put_behind_a_slow_delivery() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].take(1, a_flight(10.0, is_alone=True))
+
+    assert crew.choose(0.1, is_async=False) is None
+    assert crew.room(100) == 0
+
+
+def test_a_slow_or_unknown_delivery_goes_only_to_an_idle_worker() -> None:
+    crew = a_crew("worker:0", "worker:1")
+    crew["worker:0"].take(1, a_flight(0.1))
+
+    assert chosen(crew.choose(None, is_async=False)) == "worker:1"
+    crew["worker:1"].take(2, a_flight(10.0, is_alone=True))
+    assert crew.choose(None, is_async=False) is None
+
+
+def test_async_deliveries_do_not_count_as_work_of_the_main_thread() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].concurrency = 2
+    crew["worker:0"].take(1, a_flight(10.0, is_async=True))
+
+    assert chosen(crew.choose(None, is_async=True)) == "worker:0"
+    assert chosen(crew.choose(None, is_async=False)) == "worker:0"
+    crew["worker:0"].take(2, a_flight(10.0, is_async=True))
+    assert crew.choose(None, is_async=True) is None
+
+
+def test_a_worker_that_leaves_is_given_nothing() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].is_leaving = True
+
+    assert crew.choose(0.1, is_async=False) is None
+    assert crew.choose(None, is_async=True) is None
+    assert crew.room(100) == 0
+
+
+def test_a_reported_delivery_makes_room_again() -> None:
+    crew = a_crew("worker:0")
+    hand = crew["worker:0"]
+    hand.take(1, a_flight(10.0, is_alone=True))
+
+    dropped = hand.drop("default", 1)
+
+    assert dropped is not None
+    assert hand.drop("default", 1) is None
+    assert (hand.busy_ms, hand.alone, hand.flights) == (0.0, 0, {})
+    assert chosen(crew.choose(None, is_async=False)) == "worker:0"

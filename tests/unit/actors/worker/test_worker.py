@@ -1,0 +1,213 @@
+"""The worker's actor, without a process: what it begins by itself, and what it leaves alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from mqworker import App
+from mqworker.actors.mail import DeliveriesFinished, Drain, PeerLost, RunDeliveries, StandReady
+from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.tickets import CANCELLED, Tickets
+from mqworker.actors.worker.early_start import LISTEN_AFTER_MS, TRY_AGAIN_MS, Shortcut
+from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.report import Report
+from mqworker.actors.worker.worker import DISPATCHER, Worker, readiness
+from mqworker.errors import StoreUnavailable
+from mqworker.log import get_logger
+from mqworker.model.clock import ManualClock
+from mqworker.model.envelope import encode_call
+from mqworker.model.message import Message
+from mqworker.model.names import MessageId, TaskName
+from mqworker.model.record import plain_record_tail
+from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
+from mqworker.settings import Settings
+from mqworker.store.store import Store
+from mqworker.tasks.running.run import TaskRunner
+from tests.support.dispatcher_stage import ScriptedStore
+
+CHANNEL = "mqw:{default}:begin:node-1:0"
+TICKET = 17
+
+
+class Stage:
+    """A worker with a clock, a store that speaks when it is told to, and tasks that leave a trace."""
+
+    def __init__(self, directory: Path) -> None:
+        path = str(directory / "slots")
+        self.slots, self.tickets, self.clock = RunSlots(path), Tickets(path), ManualClock()
+        self.store = ScriptedStore()
+        self.ran: list[str] = []
+        self.now_ms = 1_000
+        app = App("shop")
+        app.task(name="quick")(lambda: self.ran.append("quick"))
+        app.task(name="once", delivery="at_most_once")(lambda: self.ran.append("once"))
+        self.worker = Worker(
+            "worker:0",
+            0,
+            TaskRunner(app.registry, worker="worker:0", node="n", clock=self.clock),
+            readiness(app, Settings()),
+            slots=self.slots,
+            shortcut=Shortcut(0, self.tickets, self._open_store, get_logger()),
+            report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), 0, frozenset()),
+            limits=WorkerLimits(None, None, lambda: 0),
+            announcements=(),
+            clock=self.clock,
+            log=get_logger(),
+        )
+
+    def listen(self) -> None:
+        self.worker.handle(StandReady({CHANNEL: "default"}), DISPATCHER, self.now_ms)
+        self.dial(LISTEN_AFTER_MS)
+
+    def dial(self, passed_ms: int) -> None:
+        """Let a thread subscribe, and see what came of it."""
+        self.turn(passed_ms)
+        for thread in threading.enumerate():
+            if thread.name == "short-way":
+                thread.join()
+        self.turn()
+
+    def turn(self, passed_ms: int = 0) -> list[int]:
+        """The fences it reported."""
+        self.now_ms += passed_ms
+        mails = [post.mail for post in self.worker.turn(self.now_ms)]
+        return [fence for mail in mails if isinstance(mail, DeliveriesFinished) for fence in mail.fences]
+
+    def hand_over(self, fence: int, task: str = "quick", ticket: int = TICKET) -> None:
+        self.store.calls.append((CHANNEL, b"%d 0:%d %b" % (fence, ticket, a_record(task))))
+
+    def _open_store(self) -> Store:
+        return cast(Store, self.store)
+
+
+def a_record(task: str) -> bytes:
+    message = Message(MessageId("m1"), encode_call((), {}), TaskName(task))
+    return b"1700000000000" + plain_record_tail(message)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.worker.close()
+
+
+def test_a_new_worker_leaves_the_evidence_of_the_one_before_it(stage: Stage) -> None:
+    stage.slots.begin(0, "default", 7, 0)  # and died over it
+
+    stage.turn()
+    running = stage.slots.running(0)
+
+    assert running is not None
+    assert running.fence == 7
+
+
+def test_it_begins_by_itself_what_comes_with_its_ticket(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+
+    stage.hand_over(900)
+
+    assert stage.turn() == [900]
+    assert stage.ran == ["quick"]
+    assert stage.tickets.cancel(0, TICKET) != CANCELLED
+
+
+def test_one_ticket_is_good_for_one_message(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+
+    stage.hand_over(900)
+    stage.hand_over(901)
+
+    assert stage.turn() == [900]
+    assert stage.turn() == []
+
+
+def test_what_comes_with_another_ticket_is_left_to_the_dispatcher(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET + 1)
+
+    stage.hand_over(900)
+
+    assert stage.turn() == []
+    assert stage.ran == []
+
+
+def test_what_may_run_once_is_left_to_the_dispatcher(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+
+    stage.hand_over(900, "once")
+
+    assert stage.turn() == []
+    assert stage.tickets.cancel(0, TICKET) == CANCELLED
+
+
+def test_so_is_a_task_that_it_does_not_know(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+
+    stage.hand_over(900, "unknown")
+
+    assert stage.turn() == []
+    assert stage.tickets.cancel(0, TICKET) == CANCELLED
+
+
+def test_a_worker_that_leaves_begins_nothing_more(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+    stage.worker.handle(Drain(0), DISPATCHER, stage.now_ms)
+
+    stage.hand_over(900)
+
+    assert stage.turn() == []
+    assert stage.worker.is_done
+
+
+def test_a_worker_with_something_in_its_hands_begins_nothing_by_itself(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+    stage.worker.handle(RunDeliveries("default", [1], [a_record("quick")]), DISPATCHER, stage.now_ms)
+
+    stage.hand_over(900)
+
+    assert stage.turn() == [1]
+    assert stage.tickets.cancel(0, TICKET) == CANCELLED
+
+
+def test_it_listens_no_longer_than_its_dispatcher_lives(stage: Stage) -> None:
+    stage.listen()
+    listening = stage.worker.watched()
+
+    stage.worker.handle(PeerLost(DISPATCHER), "supervisor", stage.now_ms)
+
+    assert len(list(listening)) == len(list(stage.worker.watched())) + 1
+    assert stage.worker.next_turn_in_ms(stage.now_ms) == 1_000
+
+
+def test_a_server_that_is_away_is_asked_again_after_a_while(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    def refuse(_channels: object) -> ScriptedStore:
+        attempts.append(stage.now_ms)
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(stage.store, "subscribe", refuse)
+    stage.listen()
+    stage.turn()
+    stage.dial(TRY_AGAIN_MS - 1)
+    monkeypatch.undo()
+    stage.dial(1)
+    stage.tickets.issue(0, TICKET)
+    stage.hand_over(900)
+
+    assert len(attempts) == 1
+    assert stage.turn() == [900]
