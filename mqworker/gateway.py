@@ -1,11 +1,10 @@
 """Gateways: what a service needs that speaks a foreign protocol outwards and mqworker's verbs inwards.
 
-A service implements `Gateway` and is given a `Desk`; it opens no connection to Redis. `listen` and
+A service implements `Gateway` and is given a `NodeClient`; it opens no connection to Redis. `listen` and
 `GatewayOptions` are the same for all, so that what may come in and what not is decided in one place.
 """
 
-from mqworker.actors.gateway.call_batches import OnReply
-from mqworker.actors.gateway.client import Desk, outcome_of
+from mqworker.actors.gateway.client import NodeClient, OnReply, outcome_of
 from mqworker.actors.gateway.deliveries import OnDelivery, OnSettled, WorkSource
 from mqworker.actors.gateway.errors import (
     UNAVAILABLE,
@@ -33,11 +32,11 @@ __all__ = [
     "Bury",
     "Clock",
     "Delivery",
-    "Desk",
     "Failure",
     "Gateway",
     "GatewayCallFailed",
     "GatewayOptions",
+    "NodeClient",
     "OnDelivery",
     "OnReply",
     "OnSettled",

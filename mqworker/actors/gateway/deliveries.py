@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from mqworker.actors.gateway.client import Desk
+from mqworker.actors.gateway.client import NodeClient
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import ConsumerName, queue_name
@@ -59,13 +59,13 @@ class WorkSource:
 
     def __init__(
         self,
-        desk: Desk,
+        node: NodeClient,
         consumer: str,
         on_delivery: OnDelivery,
         options: WorkQueueOptions,
         result_ttl_ms: int,
     ) -> None:
-        self._desk = desk
+        self._node = node
         self._consumer = consumer
         self._on_delivery = on_delivery
         self._options = options
@@ -82,7 +82,7 @@ class WorkSource:
             waker = partial(self._claim, queue)
             calls = WorkQueueCalls(queue_name(queue), self._options)
             line = self._lines[queue] = _Line(calls, concurrency, waker)
-            self._desk.watch(queue, waker)
+            self._node.watch(queue, waker)
         line.concurrency = concurrency
         if self._polling is None:
             self._poll()
@@ -111,7 +111,7 @@ class WorkSource:
         """Take nothing more, and wait until everything that was settled is stored."""
         self._is_closed = True
         for queue, line in self._lines.items():
-            self._desk.unwatch(queue, line.waker)
+            self._node.unwatch(queue, line.waker)
         if self._polling is not None:
             self._polling.cancel()
         self._is_settled = asyncio.Event()
@@ -129,7 +129,7 @@ class WorkSource:
         if line.is_unsure:
             line.settled_meanwhile = set()
             call = ["held", queue, self._consumer]
-        self._desk.submit_pop(call, partial(self._on_claimed, queue))
+        self._node.submit_pop(call, partial(self._on_claimed, queue))
 
     def _on_claimed(self, queue: str, reply: list[Any]) -> None:
         line = self._lines[queue]
@@ -173,7 +173,7 @@ class WorkSource:
     def _settle_again(self, queue: str, fences: list[int], arguments: list[Any]) -> None:
         on_settled = partial(self._on_settled, queue, fences, arguments)
         size = sum(len(part) if isinstance(part, bytes | str) else 8 for part in arguments)
-        self._desk.submit_pop(["settle", queue, self._consumer, arguments], on_settled, size)
+        self._node.submit_pop(["settle", queue, self._consumer, arguments], on_settled, size)
 
     def _on_settled(self, queue: str, fences: list[int], arguments: list[Any], reply: list[Any]) -> None:
         if not reply[0]:

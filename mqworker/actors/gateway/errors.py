@@ -20,7 +20,7 @@ UNAVAILABLE = "unavailable"
 UNKNOWN = "unknown"
 """It may have happened, and nobody can know."""
 APART = "apart"
-"""Together with others it was refused, and nothing happened; between door and desk only."""
+"""Together with others it was refused, and nothing happened; between batches and node only."""
 FAILED = "failed"
 WRONG_TYPE = "wrong_type"
 
@@ -52,7 +52,7 @@ def kind_of(error: MqworkerError) -> str:
 
 
 class GatewayCallFailed(MqworkerError):
-    """Look at `kind`: the desk answered with an error that has no class of its own here."""
+    """Look at `kind`: the node answered with an error that has no class of its own here."""
 
     def __init__(self, text: str, *, kind: str) -> None:
         super().__init__(text)

@@ -17,8 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.frame import BrokenFrame
 from mqworker.actors.garbage import collect_seldom_at_gateway
-from mqworker.actors.gateway.call_batches import Door
-from mqworker.actors.gateway.client import Desk
+from mqworker.actors.gateway.client import CallBatches, NodeClient
 from mqworker.actors.gateway.deliveries import OnDelivery, WorkSource
 from mqworker.actors.gateway.pace import GatewayPace
 from mqworker.actors.mail import (
@@ -49,7 +48,7 @@ class Gateway(Protocol):
 
     name: str
 
-    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+    async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen. A place that is taken is a ConfigurationError which names it."""
 
     async def close(self, grace_ms: int) -> None:
@@ -79,7 +78,7 @@ class GatewayLoop:
         self._clock = clock
         self._log = logger_of(start)
         self._mailboxes: dict[str, Mailbox] = {SUPERVISOR: control}
-        self._desk = Desk(clock, self._flush, self._tell_watched)
+        self._node = NodeClient(clock, self._flush, self._tell_watched)
         self._ending: asyncio.Future[int] | None = None
         self._turns = 0
         self._pace = GatewayPace()
@@ -90,7 +89,7 @@ class GatewayLoop:
         self._listen_to(SUPERVISOR)
         if isinstance(self._gateway, WorkingGateway):
             self._gateway.take_work(self._work_source)
-        await self._gateway.open(self._desk, options)
+        await self._gateway.open(self._node, options)
         self._send(SUPERVISOR, Hello(self._start.name, os.getpid()))
         giving_up = asyncio.ensure_future(self._give_up_forever())
         grace_ms = await self._ending
@@ -103,7 +102,7 @@ class GatewayLoop:
         settings = self._start.settings
         result_ttl_ms = int(settings.result_ttl_s * 1000)
         return WorkSource(
-            self._desk, self._start.consumer, on_delivery, queue_options(settings), result_ttl_ms
+            self._node, self._start.consumer, on_delivery, queue_options(settings), result_ttl_ms
         )
 
     # Mail in
@@ -127,9 +126,9 @@ class GatewayLoop:
     def _take(self, mail: Mail, sender: str, mailbox: Mailbox) -> None:
         match mail:
             case GatewayReplies():
-                self._door(sender).take(mail)
+                self._batches_to(sender).take(mail)
             case QueuesWoken(queues):
-                self._desk.wake(queues)
+                self._node.wake(queues)
             case Ping(number):
                 self._send(sender, Pong(number, self._turns, self._facts()))
             case Attach(peer):
@@ -146,7 +145,7 @@ class GatewayLoop:
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
         self._listen_to(peer)
-        for mail in self._door(peer).unanswered():
+        for mail in self._batches_to(peer).unanswered():
             self._send(peer, mail)
         if peer == DISPATCHER:
             self._tell_watched()
@@ -168,11 +167,11 @@ class GatewayLoop:
     def _flush(self) -> None:
         for peer in (BROKER, DISPATCHER):
             if peer in self._mailboxes:
-                for mail in self._door(peer).mails():
+                for mail in self._batches_to(peer).mails():
                     self._send(peer, mail)
 
     def _tell_watched(self) -> None:
-        self._send(DISPATCHER, WatchQueues(self._desk.watched_queues()))
+        self._send(DISPATCHER, WatchQueues(self._node.watched_queues()))
 
     def _send(self, peer: str, mail: Mail) -> None:
         mailbox = self._mailboxes.get(peer)
@@ -205,7 +204,7 @@ class GatewayLoop:
             await asyncio.sleep(_GIVE_UP_EVERY_S)
             now_ms = self._clock.monotonic_ms()
             for peer in (BROKER, DISPATCHER):
-                self._door(peer).give_up(now_ms)
+                self._batches_to(peer).give_up(now_ms)
                 if peer in self._mailboxes:
                     seen_at_ms[peer] = now_ms
                 elif now_ms - seen_at_ms[peer] > _LONGEST_WITHOUT_PEER_MS:
@@ -219,11 +218,11 @@ class GatewayLoop:
     def _facts(self) -> dict[str, Any]:
         facts = self._gateway.facts()
         rates = self._pace.rates(facts["in"], facts["out"], self._clock.monotonic_ms())
-        doors = {f"{peer}_waiting": len(self._door(peer)) for peer in (BROKER, DISPATCHER)}
-        return facts | rates | doors
+        waiting = {f"{peer}_waiting": len(self._batches_to(peer)) for peer in (BROKER, DISPATCHER)}
+        return facts | rates | waiting
 
-    def _door(self, peer: str) -> Door:
-        return self._desk.broker if peer == BROKER else self._desk.dispatcher
+    def _batches_to(self, peer: str) -> CallBatches:
+        return self._node.broker if peer == BROKER else self._node.dispatcher
 
 
 def run_gateway(gateway: Gateway, options: GatewayOptions, control: Mailbox, start: ChildStart) -> int:

@@ -18,7 +18,7 @@ from mqworker.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mqworker.gateway import Desk, GatewayCallFailed, OnReply
+from mqworker.gateway import GatewayCallFailed, NodeClient, OnReply
 from mqworker.settings import load_settings
 from mqworker_services.gateways.gomq.gathering import AT_ONCE_AFTER_A_VAIN_WAIT, Gathering
 from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
@@ -143,7 +143,7 @@ def test_each_error_has_its_status(error: MqworkerError, status: grpc.StatusCode
 # Calls that travel together.
 
 
-class FakeDesk:
+class FakeNode:
     """Notes in which turn of the event loop each call came, and answers it."""
 
     def __init__(self) -> None:
@@ -164,8 +164,8 @@ class FakeDesk:
 
 def test_calls_that_come_close_together_travel_together() -> None:
     async def scenario() -> list[int]:
-        desk = FakeDesk()
-        gathering = Gathering(cast(Desk, desk))
+        node = FakeNode()
+        gathering = Gathering(cast(NodeClient, node))
 
         async def publish(turns: int) -> object:
             for _ in range(turns):  # grpcio hands over one call in each turn
@@ -173,7 +173,7 @@ def test_calls_that_come_close_together_travel_together() -> None:
             return await gathering.call("publish", "k", b"x")
 
         assert await asyncio.gather(*(publish(turns) for turns in range(20))) == ["an id"] * 20
-        return desk.batches
+        return node.batches
 
     batches = asyncio.run(scenario())
 
@@ -183,7 +183,7 @@ def test_calls_that_come_close_together_travel_together() -> None:
 
 def test_who_calls_alone_is_held_up_once_in_fifty() -> None:
     async def scenario() -> list[bool]:
-        gathering = Gathering(cast(Desk, FakeDesk()))
+        gathering = Gathering(cast(NodeClient, FakeNode()))
         were_held_up = []
         for _ in range(AT_ONCE_AFTER_A_VAIN_WAIT + 2):
             call = asyncio.ensure_future(gathering.call("publish", "k", b"x"))
@@ -196,12 +196,12 @@ def test_who_calls_alone_is_held_up_once_in_fifty() -> None:
 
 
 def test_an_error_of_the_desk_is_raised_to_its_caller() -> None:
-    class RefusingDesk(FakeDesk):
+    class RefusingNode(FakeNode):
         def submit_call(self, _call: list[object], on_reply: OnReply, _size: int) -> None:
             on_reply([False, "invalid", "key is ''"])
 
     async def scenario() -> None:
-        await Gathering(cast(Desk, RefusingDesk())).call("publish", "", b"x")
+        await Gathering(cast(NodeClient, RefusingNode())).call("publish", "", b"x")
 
     with pytest.raises(InvalidArgument, match="key is ''"):
         asyncio.run(scenario())

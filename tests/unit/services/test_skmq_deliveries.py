@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from mqworker.gateway import Ack, Delivery, Desk, Settlement, WorkSource
+from mqworker.gateway import Ack, Delivery, NodeClient, Settlement, WorkSource
 from mqworker.log import get_logger
 from mqworker.model.names import MessageId
 from mqworker.queues.skmq.names import TO_ONE
@@ -92,11 +92,11 @@ async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 class Stage:
     def __init__(self, *outcomes: list[Any]) -> None:
         self.outwards = Outwards()
-        self.desk, self.work = ScriptedDesk(*outcomes), Work()
+        self.node, self.work = ScriptedDesk(*outcomes), Work()
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         log = get_logger(actor="test")
         self.deliveries = Deliveries(
-            cast("Desk", self.desk), SkmqOptions(), log, lambda _: cast("Connection", self.outwards)
+            cast("NodeClient", self.node), SkmqOptions(), log, lambda _: cast("Connection", self.outwards)
         )
         self.deliveries.take_from(cast("WorkSource", self.work))
 
@@ -117,7 +117,7 @@ class Stage:
 def test_an_ack_is_carried_out_when_the_message_has_changed_hands() -> None:
     async def story() -> tuple[Answer | None, int]:
         stage = Stage([True, "missed"], [True, "missed"], [True, "known"])
-        return await stage.ack(), stage.desk.asked
+        return await stage.ack(), stage.node.asked
 
     assert asyncio.run(story()) == (ACK, 3)
 
@@ -143,18 +143,18 @@ def test_a_message_whose_ack_came_before_it_is_not_pushed_after_the_answer() -> 
         stage.begin_ack()
         stage.take()
         await asyncio.sleep(0)
-        assert stage.desk.reply_to_assign is not None
-        assert stage.desk.reply_to_feedback is not None
+        assert stage.node.reply_to_assign is not None
+        assert stage.node.reply_to_feedback is not None
         async with listening:
-            stage.desk.reply_to_assign([True, [("r", *listening.sockets[0].getsockname(), "r")]])
-            stage.desk.reply_to_feedback([True, "missed"])
+            stage.node.reply_to_assign([True, [("r", *listening.sockets[0].getsockname(), "r")]])
+            stage.node.reply_to_feedback([True, "missed"])
             assert await asyncio.wait_for(stage.answers.get(), 30) == ACK
             await asyncio.wait_for(stage.outwards.closed.wait(), 30)
         return stage
 
     stage = asyncio.run(story())
 
-    assert stage.desk.asker == Work.consumer
+    assert stage.node.asker == Work.consumer
     assert [type(each) for each in stage.work.settled] == [Ack]
     assert stage.outwards.pushed == []
 
@@ -162,6 +162,6 @@ def test_a_message_whose_ack_came_before_it_is_not_pushed_after_the_answer() -> 
 def test_an_ack_that_the_store_cannot_take_is_an_error_at_once() -> None:
     async def story() -> tuple[Answer | None, int]:
         stage = Stage([False, "unavailable", "Redis is away"])
-        return await stage.ack(), stage.desk.asked
+        return await stage.ack(), stage.node.asked
 
     assert asyncio.run(story()) == (ERROR, 1)

@@ -20,7 +20,7 @@ from mqworker.store.procedure import Procedure
 
 
 def verbs_of_intake(queues: GatewayQueues) -> dict[str, Verb]:
-    """For the broker's desk: push, ack, recover, inspect, inspect_pending."""
+    """For the broker's node: push, ack, recover, inspect, inspect_pending."""
     verbs = _Verbs(queues)
     return {
         "push": Verb(verbs.push, verbs.push_together, lambda call: len(call[1])),
@@ -32,7 +32,7 @@ def verbs_of_intake(queues: GatewayQueues) -> dict[str, Verb]:
 
 
 def verbs_of_output(queues: GatewayQueues) -> dict[str, Verb]:
-    """For the dispatcher's desk: pop, pop_any, put_back."""
+    """For the dispatcher's node: pop, pop_any, put_back."""
     verbs = _Verbs(queues)
     return {
         "pop": Verb(verbs.pop, verbs.pop_together, lambda call: call[1]),

@@ -1,4 +1,4 @@
-"""What the broker's desk does for the SKMQ gateway: the steps between a frame and Redis. Pure.
+"""What the broker's node does for the SKMQ gateway: the steps between a frame and Redis. Pure.
 
     skmq_send(queue, msgid, id, task, content)      "stored", or "exists" when its msgid is taken
     skmq_assign(queue, consumer, deliveries)        the address of a recipient for each, or None
@@ -16,7 +16,7 @@ from typing import Any
 
 from mqworker.actors.gateway.queues import GatewayQueues
 from mqworker.actors.gateway.verbs.skmq_feedback import FeedbackVerb
-from mqworker.actors.gateway.verbs.verb import LARGEST_LUMP, Arguments, Verb
+from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb
 from mqworker.errors import MqworkerError
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
@@ -28,11 +28,11 @@ from mqworker.store.procedure import Procedure
 STORED, EXISTS = "stored", "exists"
 NOBODY, WAITS, DONE = "nobody", "waits", "done"
 
-_LARGEST_LUMP_BYTES = 4 * 1024 * 1024
+_LARGEST_GROUP_BYTES = 4 * 1024 * 1024
 
 
 def verbs_of_intake(queues: GatewayQueues) -> dict[str, Verb]:
-    """For the broker's desk."""
+    """For the broker's node."""
     calls = SkmqCalls(queues.namespace)
     verbs = _Verbs(queues, calls)
     return {
@@ -159,4 +159,4 @@ def _copy(copy: MessageId, content: bytes) -> Message:
 
 
 def _weight(call: Arguments) -> int:
-    return 1 + len(call[4]) * LARGEST_LUMP // _LARGEST_LUMP_BYTES
+    return 1 + len(call[4]) * LARGEST_GROUP // _LARGEST_GROUP_BYTES

@@ -1,4 +1,4 @@
-"""What the broker's desk does for gateways with topics: the verbs of the GOMQ document.
+"""What the broker's node does for gateways with topics: the verbs of the GOMQ document.
 
     publish(key, payload)             the id of the record
     subscribe(key, consumer, peer)    None
@@ -6,14 +6,14 @@
     observe(consumer, peer)           records, each as [key, id, timestamp, payload]
     check_topics()                    None; refused where the server is part of a cluster
 
-Each is one call of a script whenever it runs, so that a desk in another process numbers it the same.
+Each is one call of a script whenever it runs, so that a node in another process numbers it the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mqworker.actors.gateway.verbs.verb import LARGEST_LUMP, Arguments, Verb
+from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb
 from mqworker.queues.topics import arguments as accept
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.calls import TopicRecord
@@ -22,7 +22,7 @@ from mqworker.store.procedure import Procedure
 
 PlainRecord = list[str | bytes]
 
-_LARGEST_LUMP_BYTES = 4 * 1024 * 1024
+_LARGEST_GROUP_BYTES = 4 * 1024 * 1024
 
 
 def topic_verbs(options: TopicOptions, on_subscribe: Callable[[], None]) -> dict[str, Verb]:
@@ -76,4 +76,4 @@ def _weight(arguments: Arguments) -> int:
     """A thousand small records are a lump, or four that are as large as can be."""
     payload = arguments[1] if len(arguments) > 1 else b""
     size = len(payload) if isinstance(payload, bytes) else 0
-    return max(1, size * LARGEST_LUMP // _LARGEST_LUMP_BYTES)
+    return max(1, size * LARGEST_GROUP // _LARGEST_GROUP_BYTES)

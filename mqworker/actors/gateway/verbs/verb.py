@@ -1,4 +1,4 @@
-"""Verbs: what gateways may ask a desk for. A verb is a procedure; the desk follows many of them at once."""
+"""Verbs: what gateways may ask broker and dispatcher for, each as a procedure; many run at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqworker.store.procedure import Procedure
 Arguments: TypeAlias = Sequence[Any]
 """Plain values as they came over the pipe: each verb checks its own."""
 
-LARGEST_LUMP = 1_000
+LARGEST_GROUP = 1_000
 """So much weight goes into one script: the same as a batch of a work queue."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mqworker.actors.gateway.queues import GatewayQueues
 from mqworker.actors.gateway.size import count_that_fits
-from mqworker.actors.gateway.verbs.verb import LARGEST_LUMP, Arguments, Verb
+from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.delivery import UnreadableDelivery
 from mqworker.model.guard import chosen_id_guard
@@ -25,18 +25,18 @@ from mqworker.queues.work.settlement import Argument
 from mqworker.queues.work.steps import LARGEST_BATCH_BYTES
 from mqworker.store.procedure import Procedure, Read
 
-_BYTES_OF_A_SHARE = LARGEST_BATCH_BYTES // LARGEST_LUMP
+_BYTES_OF_A_SHARE = LARGEST_BATCH_BYTES // LARGEST_GROUP
 _ACCEPTED = {"id", "body", "task", "priority", "delay_ms", "deadline_ms", "max_crashes", "is_chosen_id"}
 
 
 def verbs_of_intake(queues: GatewayQueues) -> dict[str, Verb]:
-    """For the broker's desk: enqueue."""
+    """For the broker's node: enqueue."""
     verbs = _Verbs(queues)
     return {"enqueue": Verb(verbs.enqueue, verbs.enqueue_together, _weigh)}
 
 
 def verbs_of_output(queues: GatewayQueues) -> dict[str, Verb]:
-    """For the dispatcher's desk: claim, settle, held."""
+    """For the dispatcher's node: claim, settle, held."""
     verbs = _Verbs(queues)
     return {"claim": Verb(verbs.claim), "settle": Verb(verbs.settle), "held": Verb(verbs.held)}
 

@@ -1,4 +1,4 @@
-"""The GOMQ gateway: gRPC outwards, the desk inwards. What happens to topics is decided at the desk.
+"""The GOMQ gateway: gRPC outwards, the node inwards. What happens to topics is decided at the node.
 
 Many clients' calls that come in one turn of the event loop travel to the broker in one mail, and from there
 to Redis in one round trip.
@@ -16,7 +16,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
-from mqworker.gateway import Desk, GatewayCallFailed, GatewayOptions
+from mqworker.gateway import GatewayCallFailed, GatewayOptions, NodeClient
 from mqworker.log import get_logger
 from mqworker_services.gateways.gomq.client_calls import PEER_ID
 from mqworker_services.gateways.gomq.gathering import Gathering
@@ -53,10 +53,10 @@ class GomqGateway:
         self._refused = 0
         self._peers = PeerBook(0, 0)
 
-    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+    async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen."""
         self._options = options
-        self._desk = Gathering(desk)
+        self._node = Gathering(node)
         self._observing = asyncio.Semaphore(_OBSERVED_AT_ONCE)
         self._health = health.aio.HealthServicer()
         self._peers = PeerBook(options.max_connections, options.rate)
@@ -101,7 +101,7 @@ class GomqGateway:
         peer = await self._admitted(context)
         try:
             async with self._observing if name == "Observe" else _UNLIMITED:
-                answer = await self._desk.call(*method.read(data, peer))
+                answer = await self._node.call(*method.read(data, peer))
         except MqworkerError as error:
             await self._refuse(context, error)
         self._answered += 1
@@ -137,7 +137,7 @@ class GomqGateway:
         """Whether there can be topics at all; on a cluster everybody is told why not."""
         while True:
             try:
-                await self._desk.call("check_topics")
+                await self._node.call("check_topics")
             except StoreUnavailable:
                 await asyncio.sleep(_ASK_AGAIN_S)
             except GatewayCallFailed as error:

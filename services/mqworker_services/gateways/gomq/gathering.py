@@ -1,6 +1,6 @@
 """Calls held back for a moment while many come, so that they travel to the broker together.
 
-grpcio hands over one call at a time, and the desk is quicker than that: without this, each would make its
+grpcio hands over one call at a time, and the node is quicker than that: without this, each would make its
 round trip alone. Whether it is worth it is tried out now and then: who calls alone is hardly held up.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from mqworker.gateway import Desk, OnReply, outcome_of
+from mqworker.gateway import NodeClient, OnReply, outcome_of
 
 HELD_BACK_S = 0.004
 MOST_HELD_BACK = 200
@@ -21,10 +21,10 @@ _ENVELOPE_BYTES = 64
 
 
 class Gathering:
-    """One way to the desk, for all calls of a gateway."""
+    """One way to the node, for all calls of a gateway."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, node: NodeClient) -> None:
+        self._node = node
         self._loop = asyncio.get_running_loop()
         self._held_back: list[tuple[list[Any], OnReply, int]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -40,7 +40,7 @@ class Gathering:
     def _submit(self, call: list[Any], on_reply: OnReply, size: int) -> None:
         if self._at_once > 0:
             self._at_once -= 1
-            self._desk.submit_call(call, on_reply, size)
+            self._node.submit_call(call, on_reply, size)
             return
         self._held_back.append((call, on_reply, size))
         if len(self._held_back) >= MOST_HELD_BACK:
@@ -56,7 +56,7 @@ class Gathering:
         if len(held_back) == 1:
             self._at_once = AT_ONCE_AFTER_A_VAIN_WAIT
         for call, on_reply, size in held_back:
-            self._desk.submit_call(call, on_reply, size)
+            self._node.submit_call(call, on_reply, size)
 
 
 def _resolve(future: asyncio.Future[list[Any]], reply: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The methods of GOMQ: how a request becomes a call at the desk, and its answer a response. Pure.
+"""The methods of GOMQ: how a request becomes a call at the node, and its answer a response. Pure.
 
 Requests are parsed here and not by grpcio, which would answer a broken one as an error of the server's.
 """
@@ -29,7 +29,7 @@ class Method:
     call: Callable[[Any, str], DeskCall]
     """The call for a request of a peer."""
     respond: Callable[[Any], Message]
-    """The response for what the desk answered."""
+    """The response for what the node answered."""
 
     def read(self, data: bytes, peer: str) -> DeskCall:
         """The call for the bytes of a request."""

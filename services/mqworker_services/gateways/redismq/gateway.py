@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from mqworker.gateway import Clock, Desk, GatewayOptions, SystemClock, listen
+from mqworker.gateway import Clock, GatewayOptions, NodeClient, SystemClock, listen
 from mqworker_services.gateways.redismq.courtesies import Acquaintance
 from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
 from mqworker_services.gateways.redismq.session import Session, Tally
@@ -144,11 +144,11 @@ class RedisMqGateway:
         self._numbers = 0
         self.tally = Tally()
 
-    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+    async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen."""
         self.options = options
-        self._desk = desk
-        self._room = WaitingRoom(desk)
+        self._node = node
+        self._room = WaitingRoom(node)
         self._server, self._place = await listen(options, lambda: Connection(self))
         self._sweeping = asyncio.create_task(self._sweep())
 
@@ -186,7 +186,7 @@ class RedisMqGateway:
         self._numbers += 1
         self._connections.add(connection)
         known = Acquaintance(self.options, self._numbers)
-        return Session(known, self._desk, self._room, self.tally, send)
+        return Session(known, self._node, self._room, self.tally, send)
 
     def dismiss(self, connection: Connection) -> None:
         """A connection ended."""

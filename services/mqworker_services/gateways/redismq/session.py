@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, assert_never
 
-from mqworker.gateway import Desk, OnReply
+from mqworker.gateway import NodeClient, OnReply
 from mqworker_services.gateways.redismq.commands import (
     Ask,
     Order,
@@ -78,13 +78,13 @@ class Session:
     def __init__(
         self,
         known: Acquaintance,
-        desk: Desk,
+        node: NodeClient,
         room: WaitingRoom,
         tally: Tally,
         send: Callable[[bytes], None],
     ) -> None:
         self.known = known
-        self._desk = desk
+        self._node = node
         self._room = room
         self._tally = tally
         self._send = send
@@ -188,10 +188,10 @@ class Session:
         match order:
             case Ask(call):
                 size = 64 + sum(map(len, call[2])) if kind == "ack" else 64
-                self._desk.submit_call(call, lambda reply: self._fill(slot, value_of(reply), version), size)
+                self._node.submit_call(call, lambda reply: self._fill(slot, value_of(reply), version), size)
             case Probe(key):
                 call = ["inspect", key, 0, 1]
-                self._desk.submit_call(call, lambda reply: self._fill(slot, order.value_of(reply), version))
+                self._node.submit_call(call, lambda reply: self._fill(slot, order.value_of(reply), version))
             case Pop():
                 self._pop(order, slot, version)
             case _:
@@ -220,7 +220,7 @@ class Session:
         self._submit(run.key, run.elements, run.size, partial(self._on_pushed, run))
 
     def _submit(self, key: bytes, elements: list[bytes], size: int, on_reply: OnReply) -> None:
-        self._desk.submit_call(["push", key.decode("utf-8", "replace"), elements], on_reply, size + 64)
+        self._node.submit_call(["push", key.decode("utf-8", "replace"), elements], on_reply, size + 64)
 
     def _pop(self, order: Pop, slot: _Slot, version: int) -> None:
         def on_popped(reply: list[Any]) -> None:

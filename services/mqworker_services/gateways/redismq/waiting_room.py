@@ -1,7 +1,7 @@
 """The waiting room: clients that pop with BLOCK, in the order in which they came.
 
-Nobody who waits holds a connection to Redis, or anything else: when something is pushed, through whatever
-door, the room is woken and pops for those who wait, the longest waiting first. What was popped for a client
+Nobody who waits holds a connection to Redis, or anything else: when something is pushed, in whatever
+way, the room is woken and pops for those who wait, the longest waiting first. What was popped for a client
 that is gone by then is put back.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from mqworker.gateway import Desk
+from mqworker.gateway import NodeClient
 from mqworker_services.gateways.redismq.commands import Pop
 
 POLL_S = 1.0
@@ -47,8 +47,8 @@ class _Line:
 class WaitingRoom:
     """Carries out pops, waiting ones and others."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, node: NodeClient) -> None:
+        self._node = node
         self._line_by_key: dict[str, _Line] = {}
         self._poll: asyncio.TimerHandle | None = None
 
@@ -87,7 +87,7 @@ class WaitingRoom:
             line = self._line_by_key.get(key)
             if line is None:
                 line = self._line_by_key[key] = _Line(waker=partial(self._wake, key))
-                self._desk.watch(key, line.waker)
+                self._node.watch(key, line.waker)
             line.waiters.append(waiter)
         if self._poll is None:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._poll_lines)
@@ -102,7 +102,7 @@ class WaitingRoom:
             line.waiters.remove(waiter)
             if not line.waiters:
                 del self._line_by_key[key]
-                self._desk.unwatch(key, line.waker)
+                self._node.unwatch(key, line.waker)
 
     def _wake(self, key: str) -> None:
         line = self._line_by_key.get(key)
@@ -124,7 +124,7 @@ class WaitingRoom:
         waiter.is_trying, waiter.is_woken = True, False
         count, keys = waiter.order.count, waiter.order.keys
         call: list[Any] = ["pop", keys[0], count] if len(keys) == 1 else ["pop_any", count, keys]
-        self._desk.submit_pop(call, partial(self._on_reply, waiter))
+        self._node.submit_pop(call, partial(self._on_reply, waiter))
 
     def _on_reply(self, waiter: Waiter, reply: list[Any]) -> None:
         waiter.is_trying = False
@@ -170,4 +170,4 @@ class WaitingRoom:
             if not reply[0]:  # until it is done: nobody else knows of them
                 asyncio.get_running_loop().call_later(_AGAIN_S, self._put_back_to, key, ids)
 
-        self._desk.submit_pop(["put_back", key, ids], on_reply)
+        self._node.submit_pop(["put_back", key, ids], on_reply)

@@ -12,7 +12,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mqworker.gateway import Ack, After, Bury, Delivery, Desk, Failure, Park, Release, Settlement, WorkSource
+from mqworker.gateway import (
+    Ack,
+    After,
+    Bury,
+    Delivery,
+    Failure,
+    NodeClient,
+    Park,
+    Release,
+    Settlement,
+    WorkSource,
+)
 from mqworker.log import Logger
 from mqworker.queues.skmq.frame import encode_frame
 from mqworker.queues.skmq.names import COPY, TO_ALL, TO_ONE, app_of_queue
@@ -35,8 +46,10 @@ NewConnection = Callable[[Flight], Connection]
 class Deliveries:
     """Everything this gateway has taken from the queues and not settled yet."""
 
-    def __init__(self, desk: Desk, options: SkmqOptions, log: Logger, new_connection: NewConnection) -> None:
-        self._desk = desk
+    def __init__(
+        self, node: NodeClient, options: SkmqOptions, log: Logger, new_connection: NewConnection
+    ) -> None:
+        self._node = node
         self._options = options
         self._log = log
         self._new_connection = new_connection
@@ -89,7 +102,7 @@ class Deliveries:
             self._flights.add(flight)
         wishes = [[flight.delivery.fence, flight.delivery.id, flight.msgid, flight.key] for flight in flights]
         call = ["skmq_assign", queue, self._consumer, wishes]
-        self._desk.submit_call(call, partial(self._on_assigned, flights), 200 * len(flights))
+        self._node.submit_call(call, partial(self._on_assigned, flights), 200 * len(flights))
 
     def _on_assigned(self, flights: list[Flight], reply: list[Any]) -> None:
         for position, flight in enumerate(flights):
@@ -112,7 +125,7 @@ class Deliveries:
                 await self._loop.create_connection(lambda: connection, flight.host, flight.port)
         except (OSError, TimeoutError) as error:
             self._log.info("skmq_recipient_lost", recipient=flight.key, reason=str(error) or "time-out")
-            self._desk.submit_call(["skmq_lose", flight.queue, flight.key, flight.address], lambda _: None)
+            self._node.submit_call(["skmq_lose", flight.queue, flight.key, flight.address], lambda _: None)
             self._end(flight, UNREACHABLE)
             return
         if flight.is_settling:  # its ack came by another way
@@ -132,7 +145,7 @@ class Deliveries:
     def _split(self, flight: Flight) -> None:
         delivery = flight.delivery
         call = ["skmq_split", flight.queue, delivery.id, delivery.body]
-        self._desk.submit_call(call, partial(self._on_split, flight), len(delivery.body) + 200)
+        self._node.submit_call(call, partial(self._on_split, flight), len(delivery.body) + 200)
 
     def _on_split(self, flight: Flight, reply: list[Any]) -> None:
         delivery = flight.delivery
@@ -202,7 +215,7 @@ class Deliveries:
             else:
                 answering(ACK if outcome == "known" else ERROR)
 
-        self._desk.submit_call(["skmq_feedback", *about], on_reply, 200)
+        self._node.submit_call(["skmq_feedback", *about], on_reply, 200)
 
     # Settlements
 
@@ -267,7 +280,7 @@ class Deliveries:
         entries, self._forgotten = self._forgotten, []
         for start in range(0, len(entries), _MOST_PER_CALL):
             some = entries[start : start + _MOST_PER_CALL]
-            self._desk.submit_call(["skmq_forget", some], lambda _: None, 100 * len(some))
+            self._node.submit_call(["skmq_forget", some], lambda _: None, 100 * len(some))
 
     # The end
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.errors import MqworkerError
-from mqworker.gateway import Desk, GatewayOptions, OnDelivery, WorkSource, listen
+from mqworker.gateway import GatewayOptions, NodeClient, OnDelivery, WorkSource, listen
 from mqworker.log import get_logger
 from mqworker_services.gateways.skmq.connection import Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
@@ -42,17 +42,17 @@ class SkmqGateway:
         """It works for the queues of all apps."""
         self._make_work = work_source
 
-    async def open(self, desk: Desk, options: GatewayOptions) -> None:
+    async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen, and look for work."""
-        self._desk, self._door = desk, options
+        self._node, self._gateway_options = node, options
         self._options = _options(options)
-        self._deliveries = Deliveries(desk, self._options, self._log, self._outwards)
-        self._reception = Reception(desk, options, self._options, self._deliveries, self._work_for)
+        self._deliveries = Deliveries(node, self._options, self._log, self._outwards)
+        self._reception = Reception(node, options, self._options, self._deliveries, self._work_for)
         if self._make_work is not None:
             self._work = self._make_work(self._deliveries.take)
             self._deliveries.take_from(self._work)
         self._server, self._place = await listen(options, self._inwards)
-        pings = Pings(desk, self._options, self._log)
+        pings = Pings(node, self._options, self._log)
         self._rounds = [
             _every(_LOOK_FOR_QUEUES_S, self._look_for_queues),
             _every(_LOOK_AT_CONNECTIONS_S, self._look_at_connections),
@@ -91,7 +91,7 @@ class SkmqGateway:
     # Connections
 
     def _inwards(self) -> Connection:
-        return self._connection(must_login=self._door.token is not None, flight=None)
+        return self._connection(must_login=self._gateway_options.token is not None, flight=None)
 
     def _outwards(self, flight: Flight) -> Connection:
         return self._connection(must_login=False, flight=flight)
@@ -106,7 +106,7 @@ class SkmqGateway:
         )
 
     async def _look_at_connections(self) -> None:
-        patience = Patience(self._door.handshake_s, self._door.idle_s)
+        patience = Patience(self._gateway_options.handshake_s, self._gateway_options.idle_s)
         now_s = asyncio.get_running_loop().time()
         for connection in list(self._reception.connections):
             if patience.is_over(
@@ -130,7 +130,7 @@ class SkmqGateway:
     async def _look_for_queues(self) -> None:
         """Apps that came by another gateway, or before this one was started."""
         with suppress(MqworkerError):
-            for queue in await self._desk.call("skmq_queues"):
+            for queue in await self._node.call("skmq_queues"):
                 self._work_for(queue)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from mqworker.errors import MqworkerError
-from mqworker.gateway import Desk
+from mqworker.gateway import NodeClient
 from mqworker.log import Logger
 from mqworker.queues.skmq.frame import BrokenStream, FrameDecoder, Item, Word, encode_word
 from mqworker_services.gateways.skmq.options import SkmqOptions
@@ -20,8 +20,8 @@ _READ_BYTES = 1_024
 class Pings:
     """Asks every alive recipient of some queues, once."""
 
-    def __init__(self, desk: Desk, options: SkmqOptions, log: Logger) -> None:
-        self._desk = desk
+    def __init__(self, node: NodeClient, options: SkmqOptions, log: Logger) -> None:
+        self._node = node
         self._timeout_s = options.pong_timeout / 1000
         self._log = log
         self._room = asyncio.Semaphore(_AT_ONCE)
@@ -30,7 +30,7 @@ class Pings:
         """One round; trouble with Redis ends it, the next one comes."""
         for queue in queues:
             with suppress(MqworkerError):
-                recipients: list[Any] = await self._desk.call("skmq_recipients", queue)
+                recipients: list[Any] = await self._node.call("skmq_recipients", queue)
                 alive = [each for each in recipients if each[4]]
                 await asyncio.gather(
                     *(self._look_at(queue, key, host, port) for key, host, port, *_ in alive)
@@ -41,7 +41,7 @@ class Pings:
             is_alive = await answers_ping(host, port, self._timeout_s)
         if not is_alive:
             self._log.info("skmq_recipient_lost", recipient=key, queue=queue, reason="no pong")
-            await self._desk.call("skmq_lose", queue, key, f"{host} {port}")
+            await self._node.call("skmq_lose", queue, key, f"{host} {port}")
 
 
 async def answers_ping(host: str, port: int, timeout_s: float) -> bool:

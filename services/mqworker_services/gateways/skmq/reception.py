@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never
 
-from mqworker.gateway import UNKNOWN, Desk, GatewayOptions
+from mqworker.gateway import UNKNOWN, GatewayOptions, NodeClient
 from mqworker_services.gateways.skmq import replies
 from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
@@ -25,16 +25,16 @@ class Reception:
 
     def __init__(
         self,
-        desk: Desk,
-        door: GatewayOptions,
+        node: NodeClient,
+        batches: GatewayOptions,
         options: SkmqOptions,
         deliveries: Deliveries,
         on_use: Callable[[str], None],
     ) -> None:
         self.connections: set[Connection] = set()
         self.frames = self.stored = self.refused = 0
-        self._desk = desk
-        self._door = door
+        self._node = node
+        self._batches_to = batches
         self._deliveries = deliveries
         self._on_use = on_use
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Reception:
     def joined(self, connection: Connection) -> float | None:
         """Those that we opened ourselves are always welcome."""
         if connection.flight is None:
-            if len(self.connections) >= self._door.max_connections:
+            if len(self.connections) >= self._batches_to.max_connections:
                 self.refused += 1
                 return None
             self.connections.add(connection)
@@ -66,7 +66,7 @@ class Reception:
 
     def is_token(self, token: bytes) -> bool:
         """Whether it may come in."""
-        return self._door.is_token(token)
+        return self._batches_to.is_token(token)
 
     # Requests
 
@@ -93,7 +93,7 @@ class Reception:
         message = f"{request.stem}{self._source}{next(self._numbers):x}"
         call = ["skmq_send", request.queue, request.msgid, message, request.task, request.content]
         size = len(request.content) + _AROUND_A_CONTENT
-        self._desk.submit_call(call, partial(self._on_sent, request.msgid, answering), size)
+        self._node.submit_call(call, partial(self._on_sent, request.msgid, answering), size)
 
     def _on_sent(self, msgid: str, answering: Answering, reply: list[Any]) -> None:
         if reply[0]:
@@ -110,6 +110,6 @@ class Reception:
         self._on_use(recipient.queue)
         entry = f"{recipient.weight} {recipient.host} {recipient.port} {recipient.id}"
         call = ["skmq_register", recipient.queue, recipient.key, entry]
-        self._desk.submit_call(
+        self._node.submit_call(
             call, lambda reply: answering(replies.REGISTERED if reply[0] else replies.NOT_REGISTERED), 300
         )

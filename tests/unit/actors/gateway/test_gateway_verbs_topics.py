@@ -1,11 +1,11 @@
-"""The verbs of topics at the broker's desk: one script each, whatever the process that asks."""
+"""The verbs of topics at the broker's node: one script each, whatever the process that asks."""
 
 from __future__ import annotations
 
 import pytest
 
 from mqworker.actors.gateway.verbs.topics import topic_verbs
-from mqworker.actors.gateway.verbs.verb import LARGEST_LUMP
+from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP
 from mqworker.errors import InvalidArgument
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.calls import TopicRecord
@@ -70,7 +70,7 @@ def test_publishes_to_one_key_are_one_script() -> None:
     assert end.value.value == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("size", "weight"), [(0, 1), (100, 1), (1_048_576, LARGEST_LUMP // 4)])
+@pytest.mark.parametrize(("size", "weight"), [(0, 1), (100, 1), (1_048_576, LARGEST_GROUP // 4)])
 def test_a_large_payload_weighs_more(size: int, weight: int) -> None:
     assert topic_verbs(TopicOptions(), Noted())["publish"].weigh(("k", bytes(size))) == weight
 

@@ -1,11 +1,11 @@
-"""A gateway's door: calls become turns, turns are repeated, and everybody gets one answer."""
+"""A gateway's batches: calls become turns, turns are repeated, and everybody gets one answer."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from mqworker.actors.gateway.call_batches import PATIENCE_MS, Door
+from mqworker.actors.gateway.client import PATIENCE_MS, CallBatches
 from mqworker.actors.mail import GatewayCalls, GatewayReplies
 
 
@@ -13,19 +13,19 @@ class Callers:
     """Makes calls and keeps the answers."""
 
     def __init__(self) -> None:
-        self.door = Door()
+        self.batches = CallBatches()
         self.answers: list[tuple[int, list[Any]]] = []
 
     def make(self, *calls: int, now_ms: int = 0) -> None:
         for call in calls:
-            self.door.submit(["echo", call], partial(self._keep, call), 8, now_ms)
+            self.batches.submit(["echo", call], partial(self._keep, call), 8, now_ms)
 
     def _keep(self, call: int, reply: list[Any]) -> None:
         self.answers.append((call, reply))
 
 
 def answer(mail: GatewayCalls) -> GatewayReplies:
-    """What a desk that echoes says."""
+    """What a node that echoes says."""
     return GatewayReplies(mail.numbers, [[True, call[1]] for call in mail.calls])
 
 
@@ -33,25 +33,25 @@ def test_calls_made_in_one_turn_of_the_loop_are_one_mail() -> None:
     callers = Callers()
     callers.make(1, 2, 3)
 
-    (mail,) = callers.door.mails()
-    callers.door.take(answer(mail))
+    (mail,) = callers.batches.mails()
+    callers.batches.take(answer(mail))
 
     assert [call[1] for call in mail.calls] == [1, 2, 3]
     assert callers.answers == [(1, [True, 1]), (2, [True, 2]), (3, [True, 3])]
-    assert len(callers.door) == 0
+    assert len(callers.batches) == 0
 
 
 def test_two_turns_may_be_under_way_each_in_its_own_lane() -> None:
     callers = Callers()
     callers.make(1)
-    (first,) = callers.door.mails()
+    (first,) = callers.batches.mails()
     callers.make(2)
-    (second,) = callers.door.mails()
+    (second,) = callers.batches.mails()
     callers.make(3)
 
-    assert callers.door.mails() == []
-    callers.door.take(answer(first))
-    (third,) = callers.door.mails()
+    assert callers.batches.mails() == []
+    callers.batches.take(answer(first))
+    (third,) = callers.batches.mails()
 
     assert first.lane != second.lane
     assert third.lane == first.lane
@@ -61,14 +61,14 @@ def test_two_turns_may_be_under_way_each_in_its_own_lane() -> None:
 def test_what_was_not_answered_is_repeated_as_it_was() -> None:
     callers = Callers()
     callers.make(1)
-    (first,) = callers.door.mails()
+    (first,) = callers.batches.mails()
     callers.make(2, 3)
-    (second,) = callers.door.mails()
-    callers.door.take(GatewayReplies(second.numbers[:1], [[True, 2]]))
+    (second,) = callers.batches.mails()
+    callers.batches.take(GatewayReplies(second.numbers[:1], [[True, 2]]))
 
-    assert callers.door.unanswered() == [first, second]
-    for mail in callers.door.unanswered():
-        callers.door.take(answer(mail))
+    assert callers.batches.unanswered() == [first, second]
+    for mail in callers.batches.unanswered():
+        callers.batches.take(answer(mail))
 
     assert sorted(callers.answers) == [(1, [True, 1]), (2, [True, 2]), (3, [True, 3])]
 
@@ -76,10 +76,10 @@ def test_what_was_not_answered_is_repeated_as_it_was() -> None:
 def test_what_was_refused_together_is_sent_again_apart() -> None:
     callers = Callers()
     callers.make(1, 2)
-    (mail,) = callers.door.mails()
-    callers.door.take(GatewayReplies(mail.numbers, [[False, "apart", ""], [False, "apart", ""]]))
+    (mail,) = callers.batches.mails()
+    callers.batches.take(GatewayReplies(mail.numbers, [[False, "apart", ""], [False, "apart", ""]]))
 
-    (again,) = callers.door.mails()
+    (again,) = callers.batches.mails()
 
     assert callers.answers == []
     assert again.is_apart
@@ -90,30 +90,30 @@ def test_what_was_refused_together_is_sent_again_apart() -> None:
 def test_who_waits_too_long_is_told_whether_it_may_have_happened() -> None:
     callers = Callers()
     callers.make(1)
-    callers.door.mails()
+    callers.batches.mails()
     callers.make(2)
-    callers.door.mails()
+    callers.batches.mails()
     callers.make(3)
 
-    callers.door.give_up(PATIENCE_MS - 1)
+    callers.batches.give_up(PATIENCE_MS - 1)
     assert callers.answers == []
-    callers.door.give_up(PATIENCE_MS)
+    callers.batches.give_up(PATIENCE_MS)
 
     assert sorted((call, reply[1]) for call, reply in callers.answers) == [
         (1, "unknown"),
         (2, "unknown"),
         (3, "unavailable"),
     ]
-    assert callers.door.unanswered() == []
+    assert callers.batches.unanswered() == []
 
 
 def test_a_lane_with_an_unknown_outcome_is_not_used_again() -> None:
     callers = Callers()
     callers.make(1)
-    (mail,) = callers.door.mails()
-    callers.door.take(GatewayReplies(mail.numbers, [[False, "unknown", "no answer"]]))
+    (mail,) = callers.batches.mails()
+    callers.batches.take(GatewayReplies(mail.numbers, [[False, "unknown", "no answer"]]))
     callers.make(2)
 
-    (following,) = callers.door.mails()
+    (following,) = callers.batches.mails()
 
     assert following.lane != mail.lane

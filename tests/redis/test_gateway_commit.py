@@ -1,4 +1,4 @@
-"""The desk of broker and dispatcher on a real server: mail in, one round trip, mail out."""
+"""The commits of broker and dispatcher on a real server: mail in, one round trip, mail out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mqworker.actors.gateway.call_batches import Door
-from mqworker.actors.gateway.commit import GatewayDesk
+from mqworker.actors.gateway.client import CallBatches
+from mqworker.actors.gateway.commit import GatewayCommits
 from mqworker.actors.gateway.queues import GatewayQueues
 from mqworker.actors.gateway.verbs.table import broker_verbs, dispatcher_verbs
 from mqworker.actors.gateway.verbs.verb import Verb
@@ -28,24 +28,24 @@ GATEWAY = "gateway:toy"
 
 
 class Party:
-    """A door of a gateway, and the desk it leads to; each may be replaced, as after a kill."""
+    """A batches of a gateway, and the commits it leads to; each may be replaced, as after a kill."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.door = Door()
-        self.desk = self.new_desk()
+        self.batches = CallBatches()
+        self.commits = self.new_commits()
         self.replies: list[Any] = []
         self.woken: list[str] = []
         self.now_ms = 1_000
 
-    def new_desk(self) -> GatewayDesk:
+    def new_commits(self) -> GatewayCommits:
         connection = open_connection(
             parse_address(self.url), connect_timeout_s=2.0, read_timeout_s=1.0, client_name="mqw-test"
         )
         self.store = Store(connection, retry_for_ms=0)
         queues = GatewayQueues(WorkQueueOptions())
         verbs = {**broker_verbs(queues), **dispatcher_verbs(queues), "choke": Verb(_choke)}
-        return GatewayDesk(self.store, verbs, GatewayWatch(self.store, queues.channel))
+        return GatewayCommits(self.store, verbs, GatewayWatch(self.store, queues.channel))
 
     def call(self, *calls: list[Any]) -> list[Any]:
         """Make calls in one turn of the gateway's loop and wait for all answers."""
@@ -57,17 +57,17 @@ class Party:
 
     def submit(self, *calls: list[Any]) -> None:
         for place, call in enumerate(calls):
-            self.door.submit(call, lambda reply, place=place: self.replies.append((place, reply)), 64, 0)
+            self.batches.submit(call, lambda reply, place=place: self.replies.append((place, reply)), 64, 0)
 
     def exchange(self) -> None:
-        for mail in self.door.mails():
-            self.desk.handle(mail, GATEWAY, self.now_ms)
+        for mail in self.batches.mails():
+            self.commits.handle(mail, GATEWAY, self.now_ms)
 
     def turn(self) -> None:
-        for post in self.desk.turn(self.now_ms):
+        for post in self.commits.turn(self.now_ms):
             assert post.to == GATEWAY
             if isinstance(post.mail, GatewayReplies):
-                self.door.take(post.mail)
+                self.batches.take(post.mail)
             if isinstance(post.mail, QueuesWoken):
                 self.woken += post.mail.queues
         self.exchange()
@@ -152,19 +152,19 @@ def test_a_full_queue_refuses_only_what_does_not_fit(party: Party) -> None:
 
 @pytest.mark.parametrize("is_lost_before_the_desk", [True, False])
 def test_a_turn_repeated_at_a_new_desk_happens_once(party: Party, is_lost_before_the_desk: bool) -> None:  # noqa: FBT001
-    party.call(["push", "q", [b"0"]])  # so that the first desk knows the queue, and the second does not
+    party.call(["push", "q", [b"0"]])  # so that the first commits knows the queue, and the second does not
     party.replies.clear()
     party.submit(["push", "q", [b"a"]], ["push", "q", [b"b", b"c"]], ["push", "other", [b"d"]])
-    for mail in party.door.mails():
+    for mail in party.batches.mails():
         if not is_lost_before_the_desk:
-            party.desk.handle(mail, GATEWAY, party.now_ms)
-            while not party.desk.turn(party.now_ms):  # its answer goes down with it
+            party.commits.handle(mail, GATEWAY, party.now_ms)
+            while not party.commits.turn(party.now_ms):  # its answer goes down with it
                 pass
 
-    party.desk = party.new_desk()
-    for mail in party.door.unanswered():
-        party.desk.handle(mail, GATEWAY, party.now_ms)
-    wait_until(lambda: party.turn() or len(party.replies) == 3, "the new desk answered")
+    party.commits = party.new_commits()
+    for mail in party.batches.unanswered():
+        party.commits.handle(mail, GATEWAY, party.now_ms)
+    wait_until(lambda: party.turn() or len(party.replies) == 3, "the new commits answered")
 
     assert [reply[0] for _, reply in party.replies] == [True, True, True]
     assert [element for _, element in WorkQueue("q", party.store).inspect(0, 9)] == [b"0", b"a", b"b", b"c"]
@@ -175,13 +175,13 @@ def test_a_pop_repeated_at_a_new_desk_gives_the_same_elements(party: Party) -> N
     party.call(["push", "q", [b"a", b"b", b"c"]])
     party.replies.clear()
     party.submit(["pop", "q", 2])
-    (mail,) = party.door.mails()
-    party.desk.handle(mail, GATEWAY, party.now_ms)
-    party.desk.turn(party.now_ms)
+    (mail,) = party.batches.mails()
+    party.commits.handle(mail, GATEWAY, party.now_ms)
+    party.commits.turn(party.now_ms)
 
-    party.desk = party.new_desk()
-    party.desk.handle(mail, GATEWAY, party.now_ms)
-    wait_until(lambda: party.turn() or party.replies, "the new desk answered")
+    party.commits = party.new_commits()
+    party.commits.handle(mail, GATEWAY, party.now_ms)
+    wait_until(lambda: party.turn() or party.replies, "the new commits answered")
 
     ((_, (_, popped)),) = party.replies
     assert [element for _, element in popped] == [b"a", b"b"]
@@ -215,14 +215,14 @@ def test_a_server_that_forgot_its_scripts_is_not_noticed(party: Party, server: R
 
 
 def test_who_waits_is_woken_by_a_push_through_any_door(party: Party) -> None:
-    party.desk.handle(WatchQueues(["q"]), GATEWAY, party.now_ms)
+    party.commits.handle(WatchQueues(["q"]), GATEWAY, party.now_ms)
     party.turn()
     assert party.woken == ["q"]  # at once: something may have come before anybody listened
 
     WorkQueue("q", party.store).push(b"a")
 
     wait_until(lambda: party.turn() or len(party.woken) == 2, "the push was heard")
-    party.desk.handle(PeerLost(GATEWAY), "supervisor", party.now_ms)
+    party.commits.handle(PeerLost(GATEWAY), "supervisor", party.now_ms)
 
 
 def test_what_was_popped_for_somebody_gone_is_put_back_in_front(party: Party) -> None:
