@@ -78,9 +78,9 @@ def calls_of(fence: int) -> list[Call[Any]]:
 
 
 CALL_COUNT = 18
-COUNTS_ONCE_MORE = {"skmq_assign"}
+COUNTS_ONCE_MORE = {"assign"}
 """Its contract: sent twice, shares are shifted by one delivery and nothing else happens."""
-KNOWS_NO_OLD_QUEUE = {"skmq_move"}
+KNOWS_NO_OLD_QUEUE = {"move"}
 """Its contract: the second time the old queue is not told; what is stored is the same."""
 
 
@@ -118,7 +118,7 @@ def test_a_call_sent_again_answers_the_same_and_changes_nothing(
     second = store.run(call)
 
     name = call.script.name
-    if name in {"skmq_forget", "skmq_leave", "skmq_lose"}:
+    if name in {"forget", "leave", "lose"}:
         assert (first, second) == (1, 0)  # done, and nothing left to do
     elif name not in COUNTS_ONCE_MORE | KNOWS_NO_OLD_QUEUE:
         assert second == first

@@ -213,6 +213,9 @@ def test_whatever_ends_a_member_ends_the_workflow(app: App, site: Site, end: str
             site.broker.round()
             while work.reclaim() == (0, 0):
                 pass
+    else:
+        under_way = {JobStatus.WAITING, JobStatus.RUNNING}
+        wait_until(lambda: site.broker.round() or job.status() not in under_way, "the deadline passed")
     site.carry_on()
 
     error = {"expired": TaskExpired, "crashed": TaskFailed}.get(end, TaskCancelled)
