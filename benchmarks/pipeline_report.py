@@ -18,10 +18,9 @@ import psutil
 
 from benchmarks.table import heading, row
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report import Detail, Question, Report
-from mqworker_services.pipeline.report_files import look_at_files
-from mqworker_services.pipeline.report_making import make_report
-from mqworker_services.pipeline.report_window import Window
+from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.files import look_at_files
+from mqworker_services.pipeline.report.question import Detail, Question, Report, Window
 from mqworker_services.pipeline.session import LIGHT, open_session
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, write_lake  # the same lake as in the tests
 

@@ -14,10 +14,9 @@ from mqworker import App
 from mqworker.events import with_server
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report import Question
-from mqworker_services.pipeline.report_files import look_at_files
-from mqworker_services.pipeline.report_making import make_report
-from mqworker_services.pipeline.report_window import window
+from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.files import look_at_files
+from mqworker_services.pipeline.report.question import Question, window
 from mqworker_services.pipeline.session import open_session
 from mqworker_services.pipeline.verify import verify
 

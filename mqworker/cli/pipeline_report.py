@@ -15,14 +15,12 @@ import click
 from mqworker.cli.report_screen import report_lines
 from mqworker.cli.terminal import terminal_width
 from mqworker.errors import InvalidArgument, MqworkerError
-from mqworker_services.pipeline.html_page import page as html_page
 from mqworker_services.pipeline.progress import Progress
-from mqworker_services.pipeline.report import Detail, Question
-from mqworker_services.pipeline.report_document import document
-from mqworker_services.pipeline.report_files import look_at_files
-from mqworker_services.pipeline.report_making import make_report
-from mqworker_services.pipeline.report_query import By
-from mqworker_services.pipeline.report_window import window
+from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.document import document
+from mqworker_services.pipeline.report.files import look_at_files
+from mqworker_services.pipeline.report.page import page as html_page
+from mqworker_services.pipeline.report.question import By, Detail, Question, window
 
 if TYPE_CHECKING:
     from mqworker.cli.pipeline import Bench

@@ -12,9 +12,8 @@ from mqworker.cli.table import Cell, Column, Row, table
 from mqworker.cli.wording import NOTHING, counted, safe, short_count
 
 if TYPE_CHECKING:
-    from mqworker_services.pipeline.report import Report
-    from mqworker_services.pipeline.report_figures import Group
-    from mqworker_services.pipeline.report_histogram import Histogram
+    from mqworker_services.pipeline.report.figures import Group, Histogram
+    from mqworker_services.pipeline.report.question import Report
 
 MOST_GROUPS: Final = 40
 MOST_REASONS: Final = 10

@@ -13,10 +13,9 @@ from mqworker.model.settlement import Ack, Bury, Crash, Failure, Retry, Run, Set
 from mqworker.settings import Settings
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report import Question
-from mqworker_services.pipeline.report_files import look_at_files
-from mqworker_services.pipeline.report_making import make_report
-from mqworker_services.pipeline.report_window import Window
+from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.files import look_at_files
+from mqworker_services.pipeline.report.question import Question, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,8 +2,17 @@
 
 import pytest
 
-from mqworker_services.pipeline.report_figures import Cell, Counts, groups, reasons, slowest, tally, whole
-from mqworker_services.pipeline.report_histogram import Histogram, bucket_of
+from mqworker_services.pipeline.report.figures import (
+    Cell,
+    Counts,
+    Histogram,
+    bucket_of,
+    groups,
+    reasons,
+    slowest,
+    tally,
+    whole,
+)
 
 
 def a_cell(

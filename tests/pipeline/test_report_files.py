@@ -7,9 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mqworker_services.pipeline.lake import EmptyLake, Lake
-from mqworker_services.pipeline.report_files import UnreadableLake, look_at_files
-from mqworker_services.pipeline.report_trouble import sentence
-from mqworker_services.pipeline.report_window import Window
+from mqworker_services.pipeline.report.files import UnreadableLake, look_at_files, sentence
+from mqworker_services.pipeline.report.question import Window
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, write_lake
 
 ALL = Window(None, FIRST_MS + 30 * DAY_MS)

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqworker_services.pipeline.report_histogram import (
+from mqworker_services.pipeline.report.figures import (
     GROWTH,
     Histogram,
     bucket_of,

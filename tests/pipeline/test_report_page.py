@@ -10,34 +10,36 @@ from click import unstyle
 from mqworker.cli.pipeline_report import write_page
 from mqworker.cli.report_screen import report_lines
 from mqworker.errors import MqworkerError
-from mqworker_services.pipeline.charts import (
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.report.charts import (
     Bar,
     Part,
     Series,
     TimeAxis,
     bar_chart,
     column_chart,
+    duration_label,
+    durations,
     heat_map,
     line_chart,
+    linear,
+    time_ticks,
 )
-from mqworker_services.pipeline.charts_scale import duration_label, durations, linear, time_ticks
-from mqworker_services.pipeline.html_page import page
-from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report import Detail, Question, Report, Step
-from mqworker_services.pipeline.report_document import document
-from mqworker_services.pipeline.report_figures import (
+from mqworker_services.pipeline.report.document import document
+from mqworker_services.pipeline.report.figures import (
     Cell,
+    Histogram,
     SlowRun,
     Times,
+    bucket_of,
     groups,
     reasons,
     run_times,
     tally,
     whole,
 )
-from mqworker_services.pipeline.report_histogram import Histogram, bucket_of
-from mqworker_services.pipeline.report_query import By
-from mqworker_services.pipeline.report_window import Window
+from mqworker_services.pipeline.report.page import page
+from mqworker_services.pipeline.report.question import By, Detail, Question, Report, Step, Window
 
 AT_MS = 1_772_452_800_000
 HOUR_MS = 3_600_000

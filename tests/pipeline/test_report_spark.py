@@ -13,12 +13,10 @@ from click.testing import CliRunner, Result
 
 from mqworker.cli.main import mqworker
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report import Detail, Question, Report
-from mqworker_services.pipeline.report_figures import NO_NAME
-from mqworker_services.pipeline.report_files import UnreadableLake, look_at_files
-from mqworker_services.pipeline.report_making import make_report
-from mqworker_services.pipeline.report_query import By
-from mqworker_services.pipeline.report_window import Window
+from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.figures import NO_NAME
+from mqworker_services.pipeline.report.files import UnreadableLake, look_at_files
+from mqworker_services.pipeline.report.question import By, Detail, Question, Report, Window
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, KINDS, Ledger, write_lake, write_rows
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqworker.errors import InvalidArgument
-from mqworker_services.pipeline.report_window import MOST_STEPS, Window, parse_instant, step_ms, window
+from mqworker_services.pipeline.report.question import MOST_STEPS, Window, parse_instant, step_ms, window
 
 NOW_MS = 1_772_452_800_000  # 2026-03-02T12:00Z
 HOUR_MS = 3_600_000

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from mqworker.redaction import masked_text
-from mqworker_services.pipeline.report import Report, Step
-from mqworker_services.pipeline.report_figures import PERCENTS, Counts, Group, Reason, SlowRun, Times, slowest
-from mqworker_services.pipeline.report_histogram import Histogram
+from mqworker_services.pipeline.report.figures import (
+    PERCENTS,
+    Counts,
+    Group,
+    Histogram,
+    Reason,
+    SlowRun,
+    Times,
+    slowest,
+)
+from mqworker_services.pipeline.report.question import Report, Step
 
 COUNTS = (
     *("enqueued", "started", "succeeded", "failed", "retried", "dead", "crashes"),

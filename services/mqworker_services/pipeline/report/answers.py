@@ -1,7 +1,7 @@
-"""What a report asks of the lake: cells, histograms, the slowest runs, examples of failures; no decisions.
+"""How a report is made: the questions to the lake as values, asked together, and the answers put together.
 
-Questions are values: those that are asked together cost one look at each file. Each reads few columns, and
-what comes back is small, whatever the size of the lake.
+Questions that are asked together cost one look at each file. Each reads few columns, and what comes back is
+small, whatever the size of the lake.
 """
 
 from __future__ import annotations
@@ -9,15 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqworker_services.pipeline.report_figures import NO_NAME, Cell, SlowRun
-from mqworker_services.pipeline.report_histogram import Histogram, buckets_of
-from mqworker_services.pipeline.report_scan import Asked, added_up, counted, instants_ms
+from mqworker_services.pipeline.report.figures import (
+    NO_NAME,
+    Cell,
+    Histogram,
+    SlowRun,
+    Times,
+    buckets_of,
+    groups,
+    reasons,
+    tally,
+    whole,
+)
+from mqworker_services.pipeline.report.files import (
+    Asked,
+    EventFiles,
+    Extent,
+    Selection,
+    added_up,
+    counted,
+    instants_ms,
+    trouble_in_a_sentence,
+)
+from mqworker_services.pipeline.report.question import By, Detail, Question, Report, Step, step_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
@@ -27,16 +50,6 @@ Key = str | int | None
 """A name, or the beginning of an hour, a day or a step of time."""
 Distributions = dict[Key, tuple[Histogram, ...]]
 """Of each key those of the times that were asked for, in that order."""
-
-
-class By(StrEnum):
-    """What the rows of a report stand for."""
-
-    TASK = "task"
-    QUEUE = "queue"
-    WORKER = "worker"
-    HOUR = "hour"
-    DAY = "day"
 
 
 class Measure(StrEnum):
@@ -272,3 +285,78 @@ def _slow_run(
 # Any: values of several types, as the columns have them.
 def _tuples(found: pa.Table) -> Iterator[tuple[Any, ...]]:
     return zip(*[column.to_pylist() for column in found.columns], strict=True)
+
+
+def make_report(spark: SparkSession, question: Question, extent: Extent) -> Report:
+    """Read the lake and answer the question; `extent` is what `look_at_files` found."""
+    with trouble_in_a_sentence(question.lake):
+        selection = Selection(question.window, tuple(question.tasks), tuple(question.queues))
+        return _answer(EventFiles(spark, extent.files, selection), question, extent)
+
+
+def _answer(rows: EventFiles, question: Question, extent: Extent) -> Report:
+    first_ms = max(extent.first_ms, question.window.since_ms or 0)
+    last_ms = min(extent.last_ms, question.window.until_ms)
+    width_ms = step_ms(last_ms - first_ms)
+    by_key = ask_cells(question.by, question.sla_ms)
+    steps: list[Step] = []
+    examples: dict[tuple[str, str], str] = {}
+    if question.detail is Detail.PAGE:
+        cells, times, step_cells, step_times, examples = rows.answers(
+            by_key,
+            ask_times(question.by, [Measure.WAIT, Measure.TOTAL]),
+            ask_cells(width_ms),
+            ask_times(width_ms, [Measure.WAIT, Measure.RUN, Measure.TOTAL]),
+            ask_examples(),
+        )
+        steps = _steps(step_cells, step_times, width_ms)
+    else:
+        cells, times = rows.answers(by_key, ask_times(question.by, [Measure.WAIT]))
+    found = groups(cells, *_waits_and_totals(times, question.by))
+    everything = whole(found, cells)
+    return Report(
+        question=question,
+        first_ms=first_ms,
+        last_ms=last_ms,
+        step_ms=width_ms,
+        whole=everything,
+        groups=found,
+        steps=steps,
+        reasons=reasons(cells, examples),
+        slow_runs=_slow_runs(rows, question.slowest, everything.times.run),
+    )
+
+
+def _waits_and_totals(times: Distributions, by: By) -> tuple[dict[str, Histogram], dict[str, Histogram]]:
+    by_name = {label(by, key): histograms for key, histograms in times.items()}
+    waits = {name: histograms[0] for name, histograms in by_name.items()}
+    totals = {name: histograms[1] for name, histograms in by_name.items() if len(histograms) > 1}
+    return waits, totals
+
+
+def _steps(cells: list[Cell], times: Distributions, width_ms: int) -> list[Step]:
+    """Every step between the first and the last, also those in which nothing happened."""
+    cells_by_step: dict[int, list[Cell]] = {}
+    for cell in cells:
+        cells_by_step.setdefault(int(cell.key), []).append(cell)
+    if not cells_by_step:
+        return []
+    return [
+        _step(at_ms, cells_by_step.get(at_ms, []), Times(*times.get(at_ms, ())))
+        for at_ms in range(min(cells_by_step), max(cells_by_step) + 1, width_ms)
+    ]
+
+
+def _step(at_ms: int, cells: list[Cell], times: Times) -> Step:
+    run_ms_by_task: dict[str, float] = {}
+    for cell in cells:
+        run_ms_by_task[cell.task] = run_ms_by_task.get(cell.task, 0.0) + cell.run_ms
+    return Step(at_ms, tally(cells), times, run_ms_by_task)
+
+
+def _slow_runs(rows: EventFiles, most: int, run: Histogram) -> list[SlowRun]:
+    if not most or not run.total:
+        return []
+    # Knowing from where on the longest begin, all row groups without such runs are passed over.
+    (slow_runs,) = rows.answers(ask_slowest(most, run.floor_of_longest(most)))
+    return list(slow_runs)
