@@ -22,9 +22,8 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.node_file import ended_nodes, forget_node
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
-from mqworker.actors.topic_sweep import TopicSweep
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor, topic_options
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import ConfigurationError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.keys import node_key, nodes_key
@@ -184,3 +183,30 @@ def main(control: Mailbox, start: ChildStart) -> int:
         topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
     return run_actor(reaper, control, start)
+
+
+SWEEP_EVERY_MS = 5_000
+"""One SMEMBERS while nobody listens to anything."""
+
+
+class TopicSweep:
+    """Calls `sweep` every few seconds."""
+
+    def __init__(self, topics: Topics, log: Logger) -> None:
+        self._topics = topics
+        self._log = log
+        self._next_ms = 0
+        self.dropped = 0
+
+    def turn(self, now_ms: int) -> None:
+        """Drop silent peers, if it is time."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SWEEP_EVERY_MS
+        try:
+            dropped = self._topics.sweep()
+        except ConfigurationError:
+            return  # a cluster, where nobody can have subscribed
+        self.dropped += dropped
+        if dropped:
+            self._log.info("topic_peers_dropped", count=dropped)

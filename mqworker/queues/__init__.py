@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mqworker.queues.gq.client import GqClient
     from mqworker.queues.queue_model import Capability, QueueModel
-    from mqworker.queues.rsmq.async_client import AsyncRsmq
     from mqworker.queues.rsmq.calls import RsmqAttributes, RsmqMessage, RsmqOptions
-    from mqworker.queues.rsmq.client import Rsmq
+    from mqworker.queues.rsmq.client import AsyncRsmq, Rsmq
     from mqworker.queues.rsmq.errors import RsmqError
     from mqworker.queues.rsmq.queue import RsmqQueue
     from mqworker.queues.skmq.client import SkmqClient, SkmqRefused, SkmqReply, SkmqUnavailable
     from mqworker.queues.skmq.listener import SkmqListener, SkmqPush, SkmqReject
     from mqworker.queues.topics.arguments import TopicOptions
-    from mqworker.queues.topics.async_client import AsyncTopics
     from mqworker.queues.topics.calls import TopicRecord
-    from mqworker.queues.topics.client import Topics
+    from mqworker.queues.topics.client import AsyncTopics, Topics
     from mqworker.queues.topics.errors import TopicNameTaken
     from mqworker.queues.work.async_queue import AsyncWorkQueue
     from mqworker.queues.work.calls import PendingElement, WorkQueueOptions

@@ -18,12 +18,11 @@ from mqworker.tasks.connections import Connections
 from mqworker.tasks.decorator import TaskDecorator
 from mqworker.tasks.events.publisher import EventPublisher
 from mqworker.tasks.events.subscription import SubscribeDecorator, Subscriptions
+from mqworker.tasks.foreign_queues import check_task
 from mqworker.tasks.hooks import Hooks
-from mqworker.tasks.job import Job
+from mqworker.tasks.job import Job, ModelJob
 from mqworker.tasks.options import DEFAULT_QUEUE
 from mqworker.tasks.producer import Producer
-from mqworker.tasks.queue_job import ModelJob
-from mqworker.tasks.queue_wishes import check_task
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.schedules.schedule import Schedule, ScheduleDecorator
 from mqworker.tasks.workflows.job import WorkflowJob

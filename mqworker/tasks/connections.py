@@ -29,8 +29,8 @@ from mqworker.store.link.connection import open_connection
 from mqworker.store.link.subscription import Subscription
 from mqworker.store.procedure import Procedure, ResultT
 from mqworker.store.store import Store
+from mqworker.tasks.foreign_queues import ModelSender
 from mqworker.tasks.job_steps import JobSteps
-from mqworker.tasks.queue_sender import ModelSender
 from mqworker.tasks.result_watch import ResultWatch
 
 

@@ -19,9 +19,9 @@ from mqworker.model.retry_policy import Retry
 from mqworker.model.unique import Unique
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import Context
+from mqworker.tasks.foreign_queues import check_task
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.options import DeliveryGuarantee, Seconds, TaskOptions, task_options
-from mqworker.tasks.queue_wishes import check_task
 from mqworker.tasks.registry import Registry, TaskDefinition
 from mqworker.tasks.task import AsyncTask, Task
 
@@ -155,3 +155,31 @@ def _check_templates(definition: TaskDefinition) -> None:
                 f"{definition.name}: the key {template!r} names {', '.join(sorted(unknown))}; "
                 f"accepted are its parameters {', '.join(definition.binding.parameters) or '(none)'}"
             )
+
+
+TaskT = TypeVar("TaskT", bound="Task[..., Any]")
+
+
+class Attachment:
+    """Attaches something to a task, or to a function, which becomes a task by that."""
+
+    # Any: whatever the task takes and returns.
+    def __init__(self, home: TaskHome, attach: Callable[[Task[..., Any]], object]) -> None:
+        self._home = home
+        self._attach = attach
+
+    @overload
+    def __call__(self, function: TaskT) -> TaskT: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+    # Any: the overloads say what comes out.
+    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
+        """Attach it; a plain function is registered as a task first."""
+        if isinstance(function, Task):
+            task: Task[..., Any] = function
+        else:
+            task = Registration(lambda: self._home, None, TaskOptions())(function)
+        self._attach(task)
+        return task

@@ -20,13 +20,11 @@ from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
 from mqworker.tasks.connections import Connections, Sender
 from mqworker.tasks.context import current_context, local_context
+from mqworker.tasks.foreign_queues import ModelSender, check_call
 from mqworker.tasks.hooks import Hooks, OutgoingCall
 from mqworker.tasks.ids import next_id, next_ids
-from mqworker.tasks.job import Job
+from mqworker.tasks.job import Job, ModelJob
 from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
-from mqworker.tasks.queue_job import ModelJob
-from mqworker.tasks.queue_sender import ModelSender
-from mqworker.tasks.queue_wishes import check_call
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.signature import Signature
 

@@ -8,16 +8,19 @@ offered: whoever listens is told so, and asks instead, as it must for lost wake-
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, cast
 
 from mqworker.errors import ConfigurationError, MqworkerError, StoreRefused
-from mqworker.model.clock import Clock
+from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.server_errors import REPLY_ERRORS, ServerName, each_settled, settled
 from mqworker.store.link.subscription import Subscription
-from mqworker.testing.memory_time import take_over, told_by
 
 try:
     import fakeredis
@@ -122,3 +125,41 @@ class AsyncMemoryConnection:
 
 def _sha(source: str) -> str:
     return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+_clock: ContextVar[Clock] = ContextVar("mqworker_memory_time", default=SystemClock())  # noqa: B039 - no state
+
+_HALF_A_MS = 0.5
+"""fakeredis cuts fractions off a product of doubles: in the middle of a millisecond that does no harm."""
+
+
+class _TimeModule:
+    """What fakeredis takes for the module `time`."""
+
+    def time(self) -> float:
+        """Seconds since 1970, by the clock in force."""
+        return (_clock.get().now_ms() + _HALF_A_MS) / 1000
+
+    # Any: whatever else is in the module.
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - same
+        return getattr(time, name)
+
+
+_stand_in = _TimeModule()
+
+
+def take_over() -> None:
+    """Give the stand-in to all modules of fakeredis; again and again is harmless."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "fakeredis" and vars(module).get("time") is time:
+            vars(module)["time"] = _stand_in
+
+
+@contextmanager
+def told_by(clock: Clock) -> Iterator[None]:
+    """Let fakeredis go by this clock, in this thread, while the block runs."""
+    token = _clock.set(clock)
+    try:
+        yield
+    finally:
+        _clock.reset(token)

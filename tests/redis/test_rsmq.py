@@ -11,9 +11,8 @@ import pytest
 import redis
 
 from mqworker.errors import InvalidArgument, StoreRefused, UnknownQueue
-from mqworker.queues.rsmq.async_client import AsyncRsmq
 from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqCalls, RsmqOptions
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.client import AsyncRsmq, Rsmq
 from mqworker.queues.rsmq.errors import RsmqError
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.link.address import parse_address

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from mqworker.actors.topic_fan_out import BUSY_LOOK_MS, IDLE_LOOK_MS, TopicFanOut
-from mqworker.actors.topic_sweep import SWEEP_EVERY_MS, TopicSweep
+from mqworker.actors.broker import BUSY_LOOK_MS, IDLE_LOOK_MS, TopicFanOut
+from mqworker.actors.heartbeat_reaper import SWEEP_EVERY_MS, TopicSweep
 from mqworker.errors import StoreRefused
 from mqworker.log import get_logger
 from mqworker.queues.topics.arguments import TopicOptions

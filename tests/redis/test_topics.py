@@ -21,9 +21,8 @@ import redis
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreFull, StoreRefused
 from mqworker.model.unix_date import parse_unix_date, unix_date
 from mqworker.queues.topics.arguments import TopicOptions
-from mqworker.queues.topics.async_client import AsyncTopics
 from mqworker.queues.topics.calls import TopicRecord
-from mqworker.queues.topics.client import Topics
+from mqworker.queues.topics.client import AsyncTopics, Topics
 from mqworker.queues.topics.errors import TopicNameTaken
 from mqworker.queues.topics.xid import parse_xid, xid, xid_end
 from mqworker.store.async_store import AsyncStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqworker.model.names import ConsumerName, QueueName
+from mqworker.model.guard import Guard, GuardMode, chosen_id_guard, unique_guard
+from mqworker.model.names import ConsumerName, MessageId, QueueName
 from mqworker.queues.skmq.keys import SkmqKeys, SkmqQueueKeys
 from mqworker.store.script import Call, RawReply, scripts_of
 
@@ -178,3 +179,13 @@ def _recipients(reply: RawReply) -> list[tuple[Addressee, bool, int]]:
         status, weight, address = entry.split(" ", 2)
         found.append((_addressee(key, address), status == "alive", int(weight)))
     return found
+
+
+def guard_of_message(msgid: str) -> Guard:
+    """Of a message: its msgid is taken until it is settled."""
+    return unique_guard(msgid, GuardMode.UNTIL_SETTLED)
+
+
+def guard_of_copy(copy: MessageId) -> Guard:
+    """Of a topic's copy, which is stored once, however often its message is split."""
+    return chosen_id_guard(copy)

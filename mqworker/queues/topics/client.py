@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.calls import Dispatched, TopicRecord
 from mqworker.queues.topics.steps import TopicSteps
+from mqworker.store.async_store import AsyncStore
 from mqworker.store.store import Store
 
 
@@ -65,3 +66,46 @@ class Topics:
     def sweep(self) -> int:
         """Drop peers that fell silent, and consumer ids without peers; how many peers."""
         return self.store.follow(self._steps.sweep())
+
+
+class AsyncTopics:
+    """All topics of one prefix in one database, for one event loop."""
+
+    def __init__(self, store: AsyncStore, options: TopicOptions | None = None) -> None:
+        self.store = store
+        self._steps = TopicSteps(options or TopicOptions())
+
+    async def publish(self, key: str, payload: bytes | str) -> str:
+        """Append a record to the main queue of a topic; its id."""
+        return (await self.publish_many(key, [payload]))[0]
+
+    async def publish_many(self, key: str, payloads: Sequence[bytes | str]) -> list[str]:
+        """Append records, a thousand or 4 MiB in one round trip, all or none of those; their ids in order."""
+        return await self.store.follow(self._steps.publish(key, payloads))
+
+    async def subscribe(self, key: str, consumer: str, peer: str) -> None:
+        """Let a peer listen to a topic under a consumer id; all peers of that id are served all its topics.
+
+        Raises `TopicNameTaken` where '_' in the names would make two queues of this peer one.
+        """
+        await self.store.follow(self._steps.subscribe(key, consumer, peer))
+
+    async def unsubscribe(self, key: str, consumer: str) -> bool:
+        """End listening for all peers of a consumer id, and drop what waits for them; whether it listened."""
+        return await self.store.follow(self._steps.unsubscribe(key, consumer))
+
+    async def observe(self, consumer: str, peer: str) -> list[TopicRecord]:
+        """Take the oldest records for a peer, up to 50 of each topic; it counts as heard by that."""
+        return await self.store.follow(self._steps.observe(consumer, peer))
+
+    async def dispatch(self) -> int:
+        """Move up to a thousand records of each topic to all that listen; how many records."""
+        return await self.store.follow(self._steps.dispatch())
+
+    async def dispatch_waiting(self) -> Dispatched:
+        """The same, but only where something waits, and saying when to come again."""
+        return await self.store.follow(self._steps.dispatch_waiting())
+
+    async def sweep(self) -> int:
+        """Drop peers that fell silent, and consumer ids without peers; how many peers."""
+        return await self.store.follow(self._steps.sweep())

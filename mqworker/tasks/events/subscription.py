@@ -14,9 +14,8 @@ from typing import Any, Protocol, cast
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.call_template import CallTemplate
 from mqworker.store.script import Call, scripts_of
-from mqworker.tasks.attachment import Attachment
 from mqworker.tasks.connections import Connections
-from mqworker.tasks.decorator import TaskHome
+from mqworker.tasks.decorator import Attachment, TaskHome
 from mqworker.tasks.events.event import SubscriberName, TopicName, subscriber_name, topic_name
 from mqworker.tasks.events.keys import EventKeys, subscriptions_key
 from mqworker.tasks.events.publisher import make_known

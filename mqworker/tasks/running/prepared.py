@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from mqworker.errors import TaskTimeout
@@ -11,7 +16,6 @@ from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
 from mqworker.model.value_problem import problem_with
 from mqworker.tasks.context import Context
 from mqworker.tasks.registry import TaskDefinition
-from mqworker.tasks.running.soft_timeout import alarm
 
 
 class ResultRefused(Exception):
@@ -100,3 +104,25 @@ def encode_result(value: Value, max_bytes: int) -> bytes:
         problem = f"the result is {len(result):,} bytes; accepted are up to {max_bytes:,}"
         raise ResultRefused("result_too_large", problem)
     return result
+
+
+@contextmanager
+def alarm(timeout_ms: int, task: str) -> Iterator[None]:
+    """Raise `TaskTimeout` in the block when it takes longer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_running = True
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        if is_running:  # else it rang in the instant after the end
+            raise TaskTimeout(f"{task} ran longer than {timeout_ms / 1000:g} s")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000)
+    try:
+        yield
+    finally:
+        is_running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

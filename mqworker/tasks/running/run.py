@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
+from typing import assert_never
 
-from mqworker.errors import InvalidMessage
+from mqworker.errors import InvalidMessage, TaskCancelled
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
@@ -17,12 +19,13 @@ from mqworker.model.envelope import Envelope
 from mqworker.model.instant import After
 from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Failure, Park, Retry, Run, Settlement
+from mqworker.model.retry_policy import GiveUp, RetryIn, decide
+from mqworker.model.retry_policy import Retry as RetryPolicy
+from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
 from mqworker.model.value_codec import Value
 from mqworker.tasks.context import Context, TaskDesk, current
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry
-from mqworker.tasks.running.failing import failure_of, settle_failure
 from mqworker.tasks.running.prepared import PreparedTask, ResultRefused, encode_result
 
 UNKNOWN_TASK_MS = 30_000
@@ -207,3 +210,53 @@ def _is_being_cancelled(error: BaseException) -> bool:
     """Whether somebody outside cancels the run; a task that raises CancelledError itself has failed."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+LONGEST_MESSAGE = 4_000
+LONGEST_TRACEBACK = 16_000
+MOST_FRAMES = 50
+OWN_FRAMES = 2
+
+
+def settle_failure(
+    policy: RetryPolicy,
+    delivery: Delivery,
+    context: Context,
+    error: BaseException,
+    *,
+    run: Run,
+    chance: random.Random,
+) -> Settlement:
+    """How a delivery ends whose task raised this."""
+    if isinstance(error, TaskCancelled):
+        if context.is_cancelled:
+            return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
+        return Bury(delivery, "cancelled", failure_of(error), run=run)
+    match decide(policy, delivery.failures, error, chance):
+        case RetryIn(ms):
+            return Retry(delivery, After(ms), failure_of(error), run)
+        case GiveUp(reason):
+            return Bury(delivery, reason, failure_of(error), run=run)
+        case other:
+            assert_never(other)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The error as data: looking at it runs code of its class, which may fail too."""
+    try:
+        message = str(error)
+    except Exception as trouble:  # noqa: BLE001 - foreign code; the failure must be told in any case
+        message = f"<its text cannot be had: {type(trouble).__name__}>"
+    return Failure(type(error).__qualname__, message[:LONGEST_MESSAGE], _traceback_of(error))
+
+
+def _traceback_of(error: BaseException) -> str:
+    # Without our own frames (run, call): the first line is the user's.
+    trace = error.__traceback__
+    for _ in range(OWN_FRAMES):
+        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    try:
+        lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
+    except Exception:  # noqa: BLE001 - as above
+        lines = traceback.format_tb(trace, limit=-MOST_FRAMES)
+    return "".join(lines)[-LONGEST_TRACEBACK:]

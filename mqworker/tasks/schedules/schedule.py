@@ -15,8 +15,7 @@ from mqworker.model.call_template import CallTemplate
 from mqworker.model.names import message_id, shown, task_name
 from mqworker.model.schedule import CatchUp, Cron, Every, Timing
 from mqworker.queues.work.keys import schedules_key
-from mqworker.tasks.attachment import Attachment
-from mqworker.tasks.decorator import TaskHome
+from mqworker.tasks.decorator import Attachment, TaskHome
 from mqworker.tasks.options import Seconds, milliseconds
 from mqworker.tasks.schedules.published import ScheduleSpec, decode_published, encode_published, is_same
 from mqworker.tasks.task import Task

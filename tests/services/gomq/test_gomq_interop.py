@@ -19,7 +19,7 @@ from tests.support.deadline import wait_until
 
 PACKAGES = ("@grpc/grpc-js@1.14.0", "@grpc/proto-loader@0.8.0")
 DRIVER = Path(__file__).with_name("gomq_driver.js")
-PROTO = ROOT / "services" / "mqworker_services" / "gateways" / "gomq" / "gomq.proto"
+PROTO = Path(__file__).parents[3] / "services" / "mqworker_services" / "gateways" / "gomq" / "gomq.proto"
 
 
 class NodeGomq:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mqworker.actors.gateway.pace import GatewayPace
+from mqworker.actors.gateway.loop import GatewayPace
 from mqworker.cli.status.gateway_lines import gateway_documents, gateway_lines
 from mqworker.model.view import ChildView
 

@@ -22,10 +22,8 @@ from mqworker.gateway import GatewayCallFailed, NodeClient, OnReply
 from mqworker.settings import load_settings
 from mqworker_services.gateways.gomq.gathering import AT_ONCE_AFTER_A_VAIN_WAIT, Gathering
 from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
-from mqworker_services.gateways.gomq.methods import METHODS
-from mqworker_services.gateways.gomq.peer_book import PeerBook
-from mqworker_services.gateways.gomq.peers import peer_name
-from mqworker_services.gateways.gomq.statuses import status_of
+from mqworker_services.gateways.gomq.methods import METHODS, status_of
+from mqworker_services.gateways.gomq.peers import PeerBook, peer_name
 
 # Peers.
 

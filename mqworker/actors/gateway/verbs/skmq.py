@@ -20,8 +20,7 @@ from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb
 from mqworker.errors import MqworkerError
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
-from mqworker.queues.skmq.calls import Addressee, IndexEntry, SkmqCalls
-from mqworker.queues.skmq.guards import guard_of_copy, guard_of_message
+from mqworker.queues.skmq.calls import Addressee, IndexEntry, SkmqCalls, guard_of_copy, guard_of_message
 from mqworker.queues.skmq.names import COPY, copy_field, copy_id_of
 from mqworker.store.procedure import Procedure
 

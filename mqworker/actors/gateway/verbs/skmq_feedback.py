@@ -21,8 +21,14 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.names import ConsumerName, MessageId
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Settlement
-from mqworker.queues.skmq.calls import Addressee, IndexEntry, SkmqCalls, SkmqQueueCalls
-from mqworker.queues.skmq.guards import guard_of_copy, guard_of_message
+from mqworker.queues.skmq.calls import (
+    Addressee,
+    IndexEntry,
+    SkmqCalls,
+    SkmqQueueCalls,
+    guard_of_copy,
+    guard_of_message,
+)
 from mqworker.queues.skmq.names import copy_field, is_topic
 from mqworker.queues.skmq.settlement import ACK, ARRIVED, REJECT, RetryRules, settlement_of
 from mqworker.store.procedure import Procedure

@@ -21,10 +21,8 @@ from mqworker.log import get_logger
 from mqworker_services.gateways.gomq.client_calls import PEER_ID
 from mqworker_services.gateways.gomq.gathering import Gathering
 from mqworker_services.gateways.gomq.listening import bind, make_server
-from mqworker_services.gateways.gomq.methods import METHODS, SERVICE, Method
-from mqworker_services.gateways.gomq.peer_book import PeerBook
-from mqworker_services.gateways.gomq.peers import peer_name
-from mqworker_services.gateways.gomq.statuses import status_of
+from mqworker_services.gateways.gomq.methods import METHODS, SERVICE, Method, status_of
+from mqworker_services.gateways.gomq.peers import PeerBook, peer_name
 
 Handler = Callable[[bytes, "Context"], Awaitable[bytes]]
 Context = grpc.aio.ServicerContext[bytes, bytes]

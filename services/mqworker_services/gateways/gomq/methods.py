@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
+from grpc import StatusCode
 
-from mqworker.errors import InvalidArgument
+from mqworker.errors import (
+    InvalidArgument,
+    MqworkerError,
+    QueueFull,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
 from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 
 SERVICE = "routeguide.RouteGuide"
@@ -71,3 +79,26 @@ METHODS: Mapping[str, Method] = {
         contract.Identification, lambda asked, peer: ("observe", asked.consumerID, peer), _record_set
     ),
 }
+
+
+def status_of(error: MqworkerError) -> tuple[StatusCode, str]:
+    """The status and the text for an error of ours."""
+    match error:
+        case InvalidArgument():
+            return StatusCode.INVALID_ARGUMENT, str(error)
+        case StoreUnavailable():
+            return StatusCode.UNAVAILABLE, _words_for_outage(error)
+        case StoreFull() | QueueFull():
+            return StatusCode.RESOURCE_EXHAUSTED, "the store is full: nothing was written, try again later"
+        case StoreRefused():
+            return StatusCode.FAILED_PRECONDITION, str(error)
+        case _ if getattr(error, "kind", "") == "TopicNameTaken":
+            return StatusCode.ALREADY_EXISTS, str(error)
+        case _:
+            return StatusCode.INTERNAL, "the gateway could not do this; its log says why"
+
+
+def _words_for_outage(error: StoreUnavailable) -> str:
+    if error.maybe_executed:
+        return "the store did not answer: this may have happened or not (code -1)"
+    return "the store is away: nothing happened, try again later (code -1)"
