@@ -32,6 +32,13 @@ class StoreUnavailable(MqworkerError):
         self.maybe_executed = maybe_executed
 
 
+class StaleCall(MqworkerError):
+    """Drop it: a later call of the same lane was answered, so this one was answered before or given up.
+
+    This copy of it changed nothing. What its first copy did is known to whoever got the answer.
+    """
+
+
 class StoreFull(MqworkerError):
     """Try again later: Redis reached its memory limit and refuses what adds to it. Nothing was written."""
 

@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.exchange import Exchange
 from mqworker.store.lanes import LanePool
 from mqworker.store.link.async_connection import AsyncConnection
-from mqworker.store.link.retrying import pause_before_retry_ms
+from mqworker.store.link.retrying import in_view_of, pause_before_retry_ms
 from mqworker.store.procedure import Procedure, Read, ResultT, Step
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import DEFAULT_RETRY_FOR_MS
@@ -92,14 +92,18 @@ class AsyncStore:
 
     async def _send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         began_ms, tries = self._clock.monotonic_ms(), 0
+        earlier: StoreUnavailable | None = None  # a try that may have been carried out
         while True:
             try:
                 return await self._connection.execute(commands, key)
-            except StoreUnavailable:
+            except (StoreFull, StoreRefused) as error:
+                raise in_view_of(earlier, error) from error
+            except StoreUnavailable as error:
                 waited_ms = self._clock.monotonic_ms() - began_ms
                 pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
                 if pause_ms is None:
-                    raise
+                    raise in_view_of(earlier, error) from error
+                earlier = error if error.maybe_executed else earlier
                 if tries == 0 and self._bring_up is not None:
                     await asyncio.to_thread(self._bring_up)
                 tries += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mqworker.errors import MqworkerError, QueueFull, StoreRefused, UnknownQueue
+from mqworker.errors import MqworkerError, QueueFull, StaleCall, StoreRefused, UnknownQueue
 from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.lanes import Lane, LanePool
 from mqworker.store.script import Call, RawReply
@@ -89,6 +89,10 @@ def _refusal(call: Call[Any], error: ReplyError) -> MqworkerError:
     match error.code:
         case "MQW_FULL":
             return QueueFull(f"queue {queue!r} is full: {error.text}; nothing was stored")
+        case "MQW_STALE":
+            return StaleCall(
+                f"{call.script.name} on queue {queue!r}: {error.text}; this copy changed nothing"
+            )
         case "MQW_EMPTYKEY":
             return UnknownQueue(f"there is no queue {queue!r}")
         case _:

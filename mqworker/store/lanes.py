@@ -1,7 +1,8 @@
 """Lanes: how a repeated call is recognised. A lane runs one call at a time and numbers its calls.
 
 The server keeps the newest number of each lane (parts/calls.lua), so remembering costs the same for
-one message and for a million, and the record outlives whatever became of the messages.
+one message and for a million, and the record outlives whatever became of the messages. Numbers only go up:
+whatever is not above the newest was sent before, and may arrive late (decision 13).
 """
 
 from __future__ import annotations

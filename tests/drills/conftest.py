@@ -17,7 +17,7 @@ from tests.support.real_server import RealServer
 SIZE_VARIABLE = "DRILL_SIZE"
 IS_FULL: Final = os.environ.get(SIZE_VARIABLE, "ci") == "full"
 
-MakeScene = Callable[[str], Scene]
+MakeScene = Callable[..., Scene]
 Report = Callable[[str], None]
 Sized = Callable[[int, int], int]
 
@@ -48,8 +48,8 @@ def make_scene(tmp_path: Path) -> Iterator[MakeScene]:
     numbers = itertools.count()
     with ExitStack() as closing:
 
-        def make(url: str) -> Scene:
-            scene = Scene(tmp_path / f"scene-{next(numbers)}", url)
+        def make(url: str, **settings: object) -> Scene:
+            scene = Scene(tmp_path / f"scene-{next(numbers)}", url, **settings)
             closing.callback(scene.close)
             return scene
 

@@ -1,4 +1,4 @@
-"""A TCP proxy with the faults of real networks: resets, black holes, bytes one by one, half-closed links."""
+"""A TCP proxy with the faults of real networks: resets, black holes, slices, half-closed links, delays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import selectors
 import socket
 import struct
 import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
 _CHUNK_BYTES = 65_536
+_REPLY_DEADLINE_S = 10.0
 _LINGER_NOT = struct.pack("ii", 1, 0)
 
 
@@ -27,6 +32,15 @@ class Mode(Enum):
     """Requests pass, replies do not: the server's side is shut."""
 
 
+@dataclass
+class HeldRequest:
+    """A request that is on its way for a long time, and the link to the server on which it is."""
+
+    data: bytes
+    link: socket.socket
+    since_s: float
+
+
 class FaultProxy:
     """Stands between clients and a server on loopback; one thread per link."""
 
@@ -36,6 +50,8 @@ class FaultProxy:
         self._server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: set[socket.socket] = set()
+        self._is_held: Callable[[bytes], bool] = lambda _request: False
+        self.held: deque[HeldRequest] = deque()
 
     @property
     def url(self) -> str:
@@ -50,6 +66,34 @@ class FaultProxy:
                 link.shutdown(socket.SHUT_RD)
                 self.resets += 1
 
+    def hold(self, is_held: Callable[[bytes], bool]) -> None:
+        """Keep back the requests that it chooses; their senders hear nothing more on that link."""
+        self._is_held = is_held
+
+    def hold_scripts(self, count: int) -> None:
+        """Keep back the next scripts, so many."""
+        left = deque(range(count))
+
+        def is_held(request: bytes) -> bool:
+            return b"EVAL" in request and bool(left) and left.pop() >= 0
+
+        self.hold(is_held)
+
+    def deliver(self, held: HeldRequest) -> bytes:
+        """Let a held request arrive on its own link, now; the answer, b'' when the server has closed it."""
+        return _ask(held.link, held.data)
+
+    def deliver_elsewhere(self, held: HeldRequest) -> bytes:
+        """Let it arrive on a link of its own, as no TCP does: nobody can have closed that one."""
+        with socket.create_connection(("127.0.0.1", self._server_port)) as link:
+            return _ask(link, held.data)
+
+    def stop_listening(self) -> None:
+        """New links are refused from now on."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
@@ -57,10 +101,10 @@ class FaultProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self.stop_listening()
         self.reset_all()
+        while self.held:
+            self.held.popleft().link.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -85,8 +129,16 @@ class FaultProxy:
                     data = source.recv(_CHUNK_BYTES)
                     if not data:
                         return
+                    if source is client and self._is_held(data):
+                        self._hold_back(data, server, client)
+                        return
                     self._pass_on(data, key.data, is_reply=source is server)
         self._links.discard(client)
+
+    def _hold_back(self, data: bytes, server: socket.socket, client: socket.socket) -> None:
+        self.held.append(HeldRequest(data, server.dup(), time.monotonic()))
+        while client.recv(_CHUNK_BYTES):  # until it gives up
+            pass
 
     def _pass_on(self, data: bytes, sink: socket.socket, *, is_reply: bool) -> None:
         match self.mode:
@@ -100,3 +152,14 @@ class FaultProxy:
                     sink.sendall(data[position : position + 1])
             case _:
                 sink.sendall(data)
+
+
+def _ask(link: socket.socket, request: bytes) -> bytes:
+    link.settimeout(_REPLY_DEADLINE_S)
+    try:
+        link.sendall(request)
+        return link.recv(_CHUNK_BYTES)
+    except ConnectionError:
+        return b""
+    finally:
+        link.close()

@@ -41,6 +41,7 @@ class DrillNode:
         ledger_folder: Path,
         *,
         program: Sequence[str] = AS_USERS_DO,
+        inside: Sequence[str] = (),
         app: str = APP,
         workers: int = 2,
         settings: Mapping[str, object] | None = None,
@@ -50,7 +51,7 @@ class DrillNode:
         self.log_path = folder / "log"
         self.mark = uuid.uuid4().hex
         self._ledger = ledger
-        self._program = [sys.executable, *program, app]
+        self._program = [*inside, sys.executable, *program, app]
         values = {
             "data_dir": folder / "data",
             "workers": workers,

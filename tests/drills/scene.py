@@ -26,13 +26,13 @@ _BATCH = 200
 class Scene:
     """Where a drill takes place."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, **settings: Any) -> None:  # noqa: ANN401 - as Settings
         self.folder = folder
         self.url = url
         self.ledger_folder = folder / "ledger"
         self.ledger_folder.mkdir(parents=True)
         self.ledger = LedgerWriter(self.ledger_folder)
-        self.app, self._tasks = build_app(Settings(redis_url=url, events_kept=EVENTS_KEPT))
+        self.app, self._tasks = build_app(Settings(redis_url=url, events_kept=EVENTS_KEPT, **settings))
         self.nodes: list[DrillNode] = []
         self._closing = ExitStack()
         self._closing.callback(self.app.close)
@@ -115,6 +115,16 @@ class Scene:
     def wait_executed(self, count: int, deadline_s: float = DRAIN_DEADLINE_S) -> None:
         """So many runs were begun."""
         wait_until(lambda: self.executed() >= count, f"{count} runs", deadline_s)
+
+    def wait_all_executed(self, deadline_s: float = DRAIN_DEADLINE_S) -> None:
+        """Everything that was published was begun: what may run once at most is acked before that."""
+
+        def is_begun() -> bool:
+            lines = read_ledger(self.ledger_folder)
+            begun = {line[1] for line in lines if line[0] == "E"}
+            return all(line[1] in begun for line in lines if line[0] == "P")
+
+        wait_until(is_begun, "everything was begun", deadline_s)
 
     def wait_drained(self, deadline_s: float = DRAIN_DEADLINE_S, queues: Iterable[str] = (QUEUE,)) -> None:
         """Nothing waits and nobody holds anything, in two looks in a row."""

@@ -211,8 +211,8 @@ def test_a_settle_sent_again_does_not_touch_a_later_delivery(queue: WorkQueue, r
     assert raw.dump() == before
 
 
-def test_a_refused_enqueue_sent_again_may_succeed(queue: WorkQueue) -> None:
-    """What was refused is not remembered: nothing was stored that could be stored twice."""
+def test_an_enqueue_after_a_refused_one_may_succeed(queue: WorkQueue) -> None:
+    """It is another call of the lane; a copy of the refused one stays refused (test_late_calls.py)."""
     queue.limit(1)
     queue.enqueue(a_message())
     with pytest.raises(QueueFull):

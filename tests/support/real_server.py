@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -46,7 +47,9 @@ def free_port() -> int:
 class RealServer:
     """One server process with its own directory; data survives `kill` and `start` when AOF is on."""
 
-    def __init__(self, *options: str, aof: str = "no") -> None:
+    def __init__(self, *options: str, aof: str = "no", inside: Sequence[str] = ()) -> None:
+        """`inside`: what the command begins with, to run in another place (support/network_namespaces.py)."""
+        self._inside = inside
         self.directory = Path(tempfile.mkdtemp(prefix="mqw-"))
         self.port = free_port()
         self.socket_path = self.directory / "s.sock"
@@ -79,7 +82,9 @@ class RealServer:
         """Start the process and, by default, wait until it answers PING."""
         log = (self.directory / "server.log").open("ab")
         with log:
-            self._process = subprocess.Popen([server_binary(), *self._arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*self._inside, server_binary(), *self._arguments], stdout=log, stderr=log
+            )
         if wait:
             self._wait_until_ready()
         return self

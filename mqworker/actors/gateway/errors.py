@@ -9,6 +9,7 @@ from mqworker.errors import (
     InvalidArgument,
     MqworkerError,
     QueueFull,
+    StaleCall,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
@@ -45,6 +46,8 @@ def kind_of(error: MqworkerError) -> str:
     match error:
         case StoreUnavailable():
             return UNKNOWN if error.maybe_executed else UNAVAILABLE
+        case StaleCall():  # somebody else carried out this turn, and got the answer
+            return UNKNOWN
         case StoreRefused(code=code) if code == _CODE_OF_WRONG_TYPE:
             return WRONG_TYPE
         case _:

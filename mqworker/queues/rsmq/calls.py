@@ -134,6 +134,7 @@ class RsmqCalls:
             self.keys(queue).shared,
             tuple(arguments),
             checked(queue, _attributes),
+            is_numbered=True,
         )
 
     def send(self, queue: str, outgoing: Sequence[OutgoingMessage]) -> Call[list[str]]:
@@ -157,7 +158,13 @@ class RsmqCalls:
     def receive(self, queue: str, count: int, hidden_ms: int | None) -> Call[list[RsmqMessage]]:
         """Take messages and hide them, for the queue's vt where nothing else is said."""
         arguments = (count, "" if hidden_ms is None else hidden_ms)
-        return Call(script("receive"), self.keys(queue).shared, arguments, checked(queue, received_messages))
+        return Call(
+            script("receive"),
+            self.keys(queue).shared,
+            arguments,
+            checked(queue, received_messages),
+            is_numbered=True,
+        )
 
     def pop(self, queue: str) -> Call[list[RsmqMessage]]:
         """Take a message and delete it; one or none."""
@@ -186,6 +193,7 @@ class RsmqCalls:
             self.keys(queue).shared,
             (message, hidden_ms),
             checked(queue, lambda reply: bool(reply == 1)),
+            is_numbered=True,
         )
 
     def _size(self, message: bytes) -> int:

@@ -30,7 +30,8 @@ class RsmqLeaseCalls:
 
     def claim(self, count: int, lease_ms: int) -> Call[list[Delivery | UnreadableDelivery]]:
         """Receive messages under leases."""
-        return Call(script("claim"), self._keys.with_leases, (count, lease_ms), self._claimed)
+        arguments = (count, lease_ms)
+        return Call(script("claim"), self._keys.with_leases, arguments, self._claimed, is_numbered=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> Call[list[Settlement]]:
         """End deliveries; the reply lists those whose lease was lost."""
@@ -50,6 +51,7 @@ class RsmqLeaseCalls:
             self._keys.with_leases,
             (lease_ms, *map(str, fences)),
             lambda lost: [fences[position] for position in lost],
+            is_numbered=True,
         )
 
     def reclaim(self, limit: int) -> Call[tuple[int, int]]:
@@ -63,6 +65,7 @@ class RsmqLeaseCalls:
             (*self._keys.with_leases, *self._keys.dead),
             tuple(ids),
             checked(self._queue, lambda reply: [verdict == 1 for verdict in reply]),
+            is_numbered=True,
         )
 
     def promote(self) -> Call[int]:

@@ -91,11 +91,17 @@ class TopicCalls:
                 raise _taken(key, consumer, *(_text(name) for name in reply))
 
         arguments = (key, consumer, peer, self.options.silent_ms, self.options.grace_ms)
-        return Call(script("subscribe"), self.keys.shared, arguments, decode)
+        return Call(script("subscribe"), self.keys.shared, arguments, decode, is_numbered=True)
 
     def unsubscribe(self, key: str, consumer: str) -> Call[bool]:
         """Let a consumer with all its peers listen no more; whether it did."""
-        return Call(script("unsubscribe"), self.keys.shared, (key, consumer), lambda reply: bool(reply == 1))
+        return Call(
+            script("unsubscribe"),
+            self.keys.shared,
+            (key, consumer),
+            lambda reply: bool(reply == 1),
+            is_numbered=True,
+        )
 
     def observe(self, consumer: str, peer: str) -> Call[list[TopicRecord]]:
         """Take what is there for a peer."""

@@ -135,6 +135,7 @@ class WorkQueueCalls:
             (*self.keys.shared, self.keys.held(None)),
             (lease_ms, *fences),
             lambda lost: [fences[position] for position in lost],
+            is_numbered=True,
         )
 
     def reclaim(self, limit: int) -> Call[tuple[int, int]]:
@@ -173,9 +174,8 @@ class WorkQueueCalls:
 
     def cancel(self, message: MessageId, offset: int, size: int) -> Call[int]:
         """Take a waiting message out, looking at one window of the line: 1, 0 or -1 as in cancel.lua."""
-        return Call(
-            script("cancel"), self.keys.shared, (self._kept, self._window_ms, message, offset, size), int
-        )
+        arguments = (self._kept, self._window_ms, message, offset, size)
+        return Call(script("cancel"), self.keys.shared, arguments, int, is_numbered=True)
 
     def find(self, message: MessageId, offset: int, size: int) -> Call[tuple[str, bytes]]:
         """The state of a message, looking at one window of the line: (state, detail) as in find.lua."""
@@ -187,7 +187,7 @@ class WorkQueueCalls:
 
     def request_cancel(self, message: MessageId) -> Call[int]:
         """Ask that a message which somebody holds be stopped."""
-        return Call(script("request_cancel"), self.keys.shared, (message,), int)
+        return Call(script("request_cancel"), self.keys.shared, (message,), int, is_numbered=True)
 
     def clear_outbox(self, ends: Sequence[tuple[MessageId, bytes]]) -> Call[int]:
         """Say that what followed from these ends of workflow members was done."""
@@ -202,16 +202,17 @@ class WorkQueueCalls:
 
     def revive(self, messages: Sequence[MessageId]) -> Call[list[MessageId]]:
         """Put dead letters back in line; the reply lists those that were."""
-        return Call(script("revive"), self.keys.shared, (self._kept, *messages), _ids)
+        return Call(script("revive"), self.keys.shared, (self._kept, *messages), _ids, is_numbered=True)
 
     def purge(self, what: str, limit: int) -> Call[tuple[int, int]]:
         """Throw away what is 'waiting' or 'dead': (thrown away, left)."""
-        return Call(script("purge"), self.keys.shared, (self._kept, what, limit, self._window_ms), tuple)
+        arguments = (self._kept, what, limit, self._window_ms)
+        return Call(script("purge"), self.keys.shared, arguments, tuple, is_numbered=True)
 
     def configure(self, **switches: str) -> Call[None]:
         """Set or clear ('') switches of the queue."""
         pairs = [text for pair in switches.items() for text in pair]
-        return Call(script("configure"), self.keys.shared, tuple(pairs), lambda _: None)
+        return Call(script("configure"), self.keys.shared, tuple(pairs), lambda _: None, is_numbered=True)
 
     def forget(self, lane_ms: int, calls_cursor: str, guards_cursor: str) -> Call[tuple[str, str]]:
         """Drop replies and guards no longer needed; the reply says where to go on."""
@@ -247,7 +248,7 @@ class WorkQueueCalls:
 
     def put_back(self, messages: Sequence[str]) -> Call[int]:
         """Undo a pop whose caller is gone; how many were still his."""
-        return Call(script("put_back"), self.keys.rqueue, (self._kept, *messages), int)
+        return Call(script("put_back"), self.keys.rqueue, (self._kept, *messages), int, is_numbered=True)
 
     def ack(self, messages: Sequence[str]) -> Call[list[MessageId] | None]:
         """MQ.ACK."""

@@ -114,7 +114,7 @@ class EventStreams:
             whole_number("blocks", blocks, least=1, most=MOST_BLOCKS_HELD)
         keys = WorkQueueKeys.of(self._namespace, queue_name(queue))
         switch = ("events_kept", "" if blocks is None else str(blocks))
-        self._store.run(Call(script("configure"), keys.shared, switch, lambda _: None))
+        self._store.run(Call(script("configure"), keys.shared, switch, lambda _: None, is_numbered=True))
 
     def _key(self, queue: str) -> str:
         return WorkQueueKeys.of(self._namespace, queue_name(queue)).events

@@ -18,6 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from mqworker.store.command import Command, pack
+from mqworker.store.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
 from mqworker.store.link.pool import LINK_ERRORS
 from mqworker.store.link.server_errors import (
@@ -25,12 +26,16 @@ from mqworker.store.link.server_errors import (
     ServerName,
     connect_trouble,
     has_lost_primary,
+    is_hang_up,
     link_trouble,
 )
 
 
 class AsyncLink(Protocol):
-    """What we use of redis-py's asyncio connections, with the types that they lack."""
+    """What we use of redis-py's asyncio connections, with types that they lack, and one fact that we add."""
+
+    kill: Command | None
+    """What closes the link at the server, where that is permitted."""
 
     async def connect(self) -> None:
         """Open the socket, authenticate, select the database."""
@@ -58,6 +63,9 @@ async def open_async_link(place: Place, access: Access, limits: Limits, name: Se
     try:
         async with asyncio.timeout(limits.connect_timeout_s + limits.read_timeout_s):
             await link.connect()
+            commands = introduction(limits.client_name)
+            await link.send_packed_command(pack(commands), check_health=False)
+            link.kill = kill_of([await _read(link) for _ in commands][-1])
     except LINK_ERRORS as error:
         await link.disconnect(nowait=True)
         raise connect_trouble(error, name) from error
@@ -78,23 +86,28 @@ class AsyncNode:
         self._connect = connect
         self._idle: list[AsyncLink] = []
         self._abandoned: list[AsyncLink] = []
+        self._given_up = GivenUpLinks()
         self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._is_closed = False
 
     async def exchange(self, commands: Sequence[Command]) -> list[object]:
         """Send all commands at once and read all replies; an error reply is an exception in the list."""
-        packed = pack(commands)
         link = await self._take()
+        kills = self._given_up.kills()
+        packed = pack([*kills, *commands] if kills else commands)
         try:
             async with asyncio.timeout(self._read_timeout_s):
                 await link.send_packed_command(packed, check_health=False)
+                for _ in kills:
+                    await _read(link)
+                self._given_up.forget(kills)
                 raw = [await _read(link) for _ in commands]
         except LINK_ERRORS as error:
-            await link.disconnect(nowait=True)
+            await self._give_up(link, error)
             await self.forget_links()
             raise link_trouble(error, self.name) from error
         except BaseException:
-            await link.disconnect(nowait=True)
+            await self._give_up(link, None)
             raise
         if has_lost_primary(raw):
             await link.disconnect(nowait=True)
@@ -127,6 +140,11 @@ class AsyncNode:
                 return link
             await link.disconnect(nowait=True)
         return await self._connect()
+
+    async def _give_up(self, link: AsyncLink, error: Exception | None) -> None:
+        if may_still_arrive(link.kill, was_closed_by_server=is_hang_up(error)):
+            self._given_up.note(link.kill)
+        await link.disconnect(nowait=True)
 
     async def _give_back(self, link: AsyncLink) -> None:
         self._idle.append(link)

@@ -57,7 +57,6 @@ def link_options(place: Place, access: Access, limits: Limits) -> dict[str, Any]
         "password": access.credentials.password,
         "socket_connect_timeout": limits.connect_timeout_s,
         "socket_timeout": limits.read_timeout_s,
-        "client_name": limits.client_name,
         "driver_info": None,  # saves two round trips per link
         "protocol": 2,
     }

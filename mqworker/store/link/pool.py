@@ -1,7 +1,8 @@
 """One server and the pooled links to it, sync: commands in one write, their replies in one list.
 
 Each concurrent caller has a link of its own; idle links wait in a list, whose `pop` and `append` are atomic,
-so that threads need no lock. A link is put back only when every reply was read. Nothing is ever sent twice.
+so that threads need no lock. A link is put back only when every reply was read. Nothing is ever sent twice,
+and a link that was given up is closed at the server first (given_up_links.py).
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from redis.retry import Retry
 
 from mqworker.model.clock import SystemClock
 from mqworker.store.command import Command, pack
+from mqworker.store.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
 from mqworker.store.link.server_errors import (
     REPLY_ERRORS,
     ServerName,
     connect_trouble,
     has_lost_primary,
+    is_hang_up,
     link_trouble,
 )
 
@@ -34,7 +37,10 @@ IDLE_AFTER_S = 0.0005
 
 
 class Link(Protocol):
-    """What we use of redis-py's connections, with the types that they lack."""
+    """What we use of redis-py's connections, with the types that they lack, and one fact that we add."""
+
+    kill: Command | None
+    """What closes the link at the server, where that is permitted."""
 
     def connect(self) -> None:
         """Open the socket, authenticate, select the database."""
@@ -61,9 +67,25 @@ def open_link(place: Place, access: Access, limits: Limits, name: ServerName) ->
     link = cast("Link", kind(**options))  # redis-py's own types are partial
     try:
         link.connect()
+        link.kill = _introduce(link, introduction(limits.client_name))
     except LINK_ERRORS as error:
+        link.disconnect()
         raise connect_trouble(error, name) from error
+    except BaseException:
+        link.disconnect()
+        raise
     return link
+
+
+def _introduce(link: Link, commands: Sequence[Command]) -> Command | None:
+    link.send_packed_command((pack(commands),), check_health=False)
+    answer: object = None
+    for _ in commands:
+        try:
+            answer = link.read_response(disconnect_on_error=False)
+        except REPLY_ERRORS:
+            answer = None  # not permitted: a late copy is known by its number then, or not at all
+    return kill_of(answer)
 
 
 class Node:
@@ -74,17 +96,21 @@ class Node:
         self.connect = connect
         self._idle: list[tuple[Link, float]] = []
         """With the instant of the last use."""
+        self._given_up = GivenUpLinks()
         self._pid = os.getpid()
         self._is_closed = False
 
     def exchange(self, commands: Sequence[Command]) -> list[object]:
         """Send all commands at once and read all replies; an error reply is an exception in the list."""
-        packed = pack(commands)
         link = self._take()
+        kills = self._given_up.kills()
+        packed = pack([*kills, *commands] if kills else commands)
         raw: list[object] = []
         has_errors = False
         try:
             link.send_packed_command((packed,), check_health=False)
+            if kills:
+                self._read_answers_to(kills, link)
             for _ in commands:
                 try:
                     raw.append(link.read_response(disconnect_on_error=False))
@@ -92,13 +118,13 @@ class Node:
                     raw.append(error)
                     has_errors = True
         except LINK_ERRORS as error:
-            link.disconnect()
+            self._give_up(link, error)
             # The other links lead to the same server: better to ask anew where it is than to fail on each.
             self.forget_links()
             raise link_trouble(error, self.name) from error
         except BaseException:
             # An interrupt between request and reply: the next caller would read our replies.
-            link.disconnect()
+            self._give_up(link, None)
             raise
         if has_errors and has_lost_primary(raw):
             link.disconnect()
@@ -129,6 +155,17 @@ class Node:
             if _monotonic_s() - used_at_s < IDLE_AFTER_S or _is_usable(link):
                 return link
             link.disconnect()
+
+    def _give_up(self, link: Link, error: Exception | None) -> None:
+        if may_still_arrive(link.kill, was_closed_by_server=is_hang_up(error)):
+            self._given_up.note(link.kill)
+        link.disconnect()
+
+    def _read_answers_to(self, kills: list[Command], link: Link) -> None:
+        for _ in kills:
+            with contextlib.suppress(*REPLY_ERRORS):  # not permitted
+                link.read_response(disconnect_on_error=False)
+        self._given_up.forget(kills)
 
     def _give_back(self, link: Link) -> None:
         self._idle.append((link, _monotonic_s()))

@@ -114,6 +114,11 @@ def link_trouble(error: Exception, server: ServerName) -> MqworkerError:
     return StoreUnavailable(_sentence(server, "closed the connection", text))
 
 
+def is_hang_up(error: Exception | None) -> bool:
+    """Whether the other end closed the link, rather than saying nothing for too long."""
+    return error is not None and not isinstance(error, exceptions.TimeoutError | TimeoutError)
+
+
 def settled(raw: list[object], server: ServerName) -> list[Reply]:
     """The replies for the caller; raises the first trouble among them."""
     for index, reply in enumerate(raw):

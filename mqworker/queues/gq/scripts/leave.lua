@@ -13,4 +13,5 @@ local consumer = ARGV[1]
 
 redis.call('ZREM', births, consumer)
 redis.call('ZREM', beats, consumer)
+redis.call('HDEL', meta, 'claim:' .. consumer)
 return 1

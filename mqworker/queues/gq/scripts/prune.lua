@@ -38,6 +38,7 @@ for _, consumer in ipairs(pruned) do
   if fate == 'reclaim' then reclaim_from(consumer) end
   redis.call('ZREM', births, consumer)
   redis.call('ZREM', beats, consumer)
+  redis.call('HDEL', meta, 'claim:' .. consumer)
 end
 if guarantee == 'at_most_once' then fail_expired() end
 purge_done(retain_ms, retain_count)

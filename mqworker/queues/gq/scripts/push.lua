@@ -9,11 +9,13 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 
 local lane, number, first_message, stride = ARGV[1], ARGV[2], 3, 2
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return tonumber(earlier) end
 redis.call('ZCARD', queued) -- foreign types show themselves before the first write
 redis.call('ZCARD', deadlines)

@@ -12,13 +12,15 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 -- @include end
 
 local lane, number, late_errors, max_retries = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local retain_ms, retain_count, first_result, stride = tonumber(ARGV[5]), tonumber(ARGV[6]), 7, 4
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 
 local function settle(record, result)

@@ -9,17 +9,19 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 
 local registry = KEYS[4]
 local lane, number, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-if earlier_reply(lane, number) then return 1 end
-if redis.call('HEXISTS', messages, 'vt') == 1 then return 'queueExists' end
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
+if redis.call('HEXISTS', messages, 'vt') == 1 then return answer(lane, number, 'queueExists') end
 redis.call('SCARD', registry) -- a foreign type shows itself before the first write
 
 local now_s = digits(math.floor(now_ms / 1000))
 redis.call('HSET', messages, 'vt', vt, 'delay', delay, 'maxsize', maxsize, 'created', now_s, 'modified', now_s)
 redis.call('SADD', registry, string.match(line, '[^:]+$'))
-remember_reply(lane, number, '1')
-return 1
+return answer(lane, number, 1)

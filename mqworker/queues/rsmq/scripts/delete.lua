@@ -9,6 +9,7 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 
 local lane, number, first_id = ARGV[1], ARGV[2], 3
@@ -19,17 +20,17 @@ local function verdicts_of(text)
   return verdicts
 end
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return verdicts_of(earlier) end
-redis.call('HLEN', messages) -- a foreign type shows itself before the first write
+local is_there = redis.call('HLEN', messages) > 0 -- also: a foreign type shows itself before the first write
 
-local verdicts, is_changed = {}, false
+local verdicts = {}
 for at = first_id, #ARGV do
   local id = ARGV[at]
   local is_deleted = redis.call('ZREM', line, id) == 1 and redis.call('HDEL', messages, id, id .. ':rc', id .. ':fr') > 0
   verdicts[#verdicts + 1] = is_deleted and '1' or '0'
-  is_changed = is_changed or is_deleted
 end
 verdicts = table.concat(verdicts)
-if is_changed then remember_reply(lane, number, verdicts) end
+if is_there then remember_reply(lane, number, verdicts) end
 return verdicts_of(verdicts)

@@ -8,16 +8,18 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 
 local registry = KEYS[4]
 local lane, number = ARGV[1], ARGV[2]
 
-if earlier_reply(lane, number) then return 1 end
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 local total = redis.call('HLEN', messages) + redis.call('ZCARD', line) -- nothing of another type is deleted
 if total == 0 then return 'queueNotFound' end
 
 redis.call('SREM', registry, string.match(line, '[^:]+$'))
 redis.call('DEL', messages, line)
-remember_reply(lane, number, '1')
-return 1
+return answer(lane, number, 1)

@@ -9,21 +9,22 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 -- @include take
 
 local lane, number = ARGV[1], ARGV[2]
 
-local earlier = earlier_reply(lane, number)
-if earlier then return { cmsgpack.unpack(earlier) } end
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 local queue = queue_settings()
 if not queue then return 'queueNotFound' end
 local found = visible(1)
-if #found == 0 then return found end
+if #found == 0 then return answer(lane, number, found) end
 
 local id = found[1][1]
 redis.call('ZREM', line, id)
 redis.call('HDEL', messages, id, id .. ':rc', id .. ':fr')
 redis.call('HSET', messages, 'totalrecv', digits(queue.total_received + 1))
-remember_reply(lane, number, cmsgpack.pack(found[1]))
-return found
+return answer(lane, number, found)

@@ -12,6 +12,7 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 
 local lane, number, largest, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
@@ -29,11 +30,12 @@ local function base36_microseconds()
   return text
 end
 
-local earlier = earlier_reply(lane, number)
-if earlier then return { earlier } end
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 local queue = queue_settings()
 if not queue then return 'queueNotFound' end
-if queue.maxsize >= 0 and largest > queue.maxsize then return 'messageTooLong' end
+if queue.maxsize >= 0 and largest > queue.maxsize then return answer(lane, number, 'messageTooLong') end
 local length = redis.call('ZCARD', line) -- also: a foreign type shows itself before the first write
 
 local stamp, usual_due_ms = base36_microseconds(), digits(now_ms + queue.delay_ms)
@@ -48,6 +50,5 @@ end
 local total = #scores / 2
 redis.call('ZADD', line, unpack(scores))
 redis.call('HSET', messages, 'totalsent', digits(queue.total_sent + total), unpack(fields))
-remember_reply(lane, number, stamp)
 if channel ~= '' then redis.call('PUBLISH', channel, digits(length + total)) end
-return { stamp }
+return answer(lane, number, { stamp })

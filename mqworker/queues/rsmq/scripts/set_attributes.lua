@@ -2,16 +2,24 @@
 -- set_attributes: setQueueAttributes of RSMQ; never makes a queue where there is none.
 --
 -- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1..] name and value of each attribute: vt, delay, maxsize
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- ARGV[3..] name and value of each attribute: vt, delay, maxsize
 -- Returns  as in parts/rsmq_attributes.lua, or 'queueNotFound'
--- Repeatable: the same values again, modified a little later.
+-- Numbered because: a copy that comes late would undo what was set meanwhile.
 
 -- @include clock
 -- @include queue
+-- @include order
+-- @include rsmq_calls
 -- @include attributes
 
+local lane, number, first_value = ARGV[1], ARGV[2], 3
+
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 if not queue_settings() then return 'queueNotFound' end
 redis.call('ZCARD', line) -- a foreign type shows itself before the first write
 
-redis.call('HSET', messages, 'modified', digits(math.floor(now_ms / 1000)), unpack(ARGV))
-return attributes()
+redis.call('HSET', messages, 'modified', digits(math.floor(now_ms / 1000)), unpack(ARGV, first_value))
+return answer(lane, number, attributes())

@@ -10,13 +10,15 @@
 
 -- @include clock
 -- @include queue
+-- @include order
 -- @include rsmq_calls
 -- @include leases
 -- @include dead
 
 local lane, number, first_settlement, stride = ARGV[1], ARGV[2], 3, 3
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 redis.call('HLEN', held) -- foreign types show themselves before the first write
 redis.call('ZCARD', leases)
@@ -51,7 +53,5 @@ for at = first_settlement, #ARGV, stride do
   end
   let_go(fence)
 end
-if #lost < (#ARGV - first_settlement + 1) / stride then
-  remember_reply(lane, number, #lost == 0 and '[]' or cjson.encode(lost))
-end
+remember_reply(lane, number, #lost == 0 and '[]' or cjson.encode(lost))
 return lost

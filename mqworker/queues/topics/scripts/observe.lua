@@ -10,13 +10,15 @@
 -- Atomic because: two calls of one peer would otherwise read the same records before either removed them.
 
 -- @include keys
+-- @include order
 -- @include calls
 -- @include calendar
 
 local lane, number, consumer, peer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local count, silent_ms, bytes_left = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return earlier end
 local last_action = of_type('string', last_action_of(consumer, peer))
 local keys = redis.call('SMEMBERS', of_type('set', subscriptions_of(consumer)))
@@ -44,4 +46,4 @@ end
 for i = 1, #keys do
   if bytes_left > 0 then take(keys[(i + tonumber(number)) % #keys + 1]) end
 end
-return #reply > 0 and remember_reply(lane, number, reply) or reply
+return remember_reply(lane, number, reply)

@@ -10,13 +10,15 @@
 -- Atomic because: a batch is visible whole or not at all, and a repeated call must find what it did before.
 
 -- @include keys
+-- @include order
 -- @include calls
 -- @include xid
 -- @include calendar
 
 local lane, number, key, ttl_ms, first_record = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return earlier end
 local queue = of_type('list', queue_of(key))
 of_type('set', subscribed)

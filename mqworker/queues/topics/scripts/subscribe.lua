@@ -2,17 +2,25 @@
 -- subscribe: a peer begins to listen to a topic under a consumer id; again changes nothing.
 --
 -- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  key of the topic, ARGV[2] consumer, ARGV[3] peer, which has no '_'
--- ARGV[4]  ms after which a silent peer is dropped
--- ARGV[5]  ms for which a backlog waits for more subscribers after its first
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/topic_calls.lua
+-- ARGV[3]  key of the topic, ARGV[4] consumer, ARGV[5] peer, which has no '_'
+-- ARGV[6]  ms after which a silent peer is dropped
+-- ARGV[7]  ms for which a backlog waits for more subscribers after its first
 -- Returns  1, or {key, consumer} of the peer's that has dedicated queues of the same name
 -- Atomic because: a consumer that stands in one of the sets only is never served, or never dropped.
--- Repeatable: the same words again change nothing but the time of the last action.
+-- Numbered because: a copy that comes late would bring back who has unsubscribed.
 
 -- @include keys
+-- @include order
+-- @include calls
 -- @include calendar
 
-local key, consumer, peer, silent_ms, grace_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local lane, number, key, consumer, peer = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local silent_ms, grace_ms = ARGV[6], tonumber(ARGV[7])
+
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return earlier end
 
 -- '_' stands between the names and may stand in them: A_B + C and A + B_C are one name. It is refused to a peer that
 -- has both, for they would read from one another's queue.
@@ -47,7 +55,7 @@ end
 for _, other_key in ipairs(redis.call('SMEMBERS', subscriptions)) do
   taken = taken or other_of_same_name(other_key, peer)
 end
-if taken then return taken end
+if taken then return remember_reply(lane, number, taken) end
 
 local is_first = redis.call('SCARD', consumers) == 0
 if is_first and grace_ms > 0 and redis.call('LLEN', queue) > 0 then
@@ -60,4 +68,4 @@ redis.call('SADD', subscribed, queue)
 redis.call('SADD', side, consumer)
 local time = redis.call('TIME')
 redis.call('SET', last_action, go_time(tonumber(time[1]), tonumber(time[2])), 'PX', silent_ms)
-return 1
+return remember_reply(lane, number, 1)

@@ -10,6 +10,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include guard
@@ -19,7 +20,8 @@
 local lane, number, kept, window_ms, first_id = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), 5
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 if redis.call('EXISTS', meta) == 0 then return false end
 redis.call('ZCARD', delivered)

@@ -3,21 +3,27 @@
 -- its back, where a message lies that was enqueued a moment ago; each window is one short call.
 --
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  events kept in the stream, about; ARGV[2] window ms of chosen ids; ARGV[3] id
--- ARGV[4]  offset, ARGV[5] size: the window
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about; ARGV[4] window ms of chosen ids; ARGV[5] id
+-- ARGV[6]  offset, ARGV[7] size: the window
 -- Returns  1 cancelled, 0 not in this window, -1 not in this window and there is none behind it
--- Repeatable: a message that was cancelled is found by nobody.
+-- Numbered because: a copy that comes late would take out a later message with the same chosen id.
 
 -- @include keys
 -- @include clock
+-- @include order
+-- @include calls
 -- @include record
 -- @include guard
 -- @include report
 -- @include announce
 
-local kept, window_ms, id = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local offset, size = tonumber(ARGV[4]), tonumber(ARGV[5])
+local lane, number, kept, window_ms, id = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local offset, size = tonumber(ARGV[6]), tonumber(ARGV[7])
 
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 redis.call('HLEN', guards)
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', results)
@@ -33,7 +39,7 @@ local function cancelled(record)
   redis.call('HINCRBY', meta, 'cancelled', 1)
   append_events(kept, { { event = 'cancelled', task_id = id, task = task } })
   announce({ id })
-  return 1
+  return answer(lane, number, 1)
 end
 
 local function is_the_one(record)
@@ -66,4 +72,5 @@ if last >= 0 then
     end
   end
 end
-return (first == 0 or last < 0) and redis.call('ZCARD', urgent) <= offset + size and -1 or 0
+local is_last = (first == 0 or last < 0) and redis.call('ZCARD', urgent) <= offset + size
+return answer(lane, number, is_last and -1 or 0)

@@ -17,6 +17,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include guard
@@ -30,7 +31,12 @@ local lane, number, kept, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local consumer, lease_ms, window_ms = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local tickets = ARGV[8]
 
-local earlier = earlier_reply(lane, number)
+local NOTHING, LOOK_AGAIN = '0', '-1'
+
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier == NOTHING then return { 0, {} } end
+if earlier == LOOK_AGAIN then return { -1, {} } end
 if earlier then
   local first, last = string.match(earlier, '^(%d+) (%d+)$')
   local fences = {}
@@ -40,7 +46,10 @@ end
 
 local switches = redis.call('HMGET', meta, 'paused', 'offer')
 local is_paused, offer = switches[1], switches[2]
-if is_paused then return { 0, {} } end
+if is_paused then
+  remember_reply(lane, number, NOTHING)
+  return { 0, {} }
+end
 redis.call('HLEN', held)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
@@ -67,7 +76,12 @@ end
 
 local records, stopped_early = take(count, kept, window_ms)
 if not stopped_early then offer_to_begin(#records) end
-if #records == 0 then return { stopped_early and -1 or 0, {} } end
+if #records == 0 then
+  -- What a copy that comes late took for a consumer that lives, nobody would ever give back.
+  local remember = consumer == '' and remember_in_queue or remember_reply
+  remember(lane, number, stopped_early and LOOK_AGAIN or NOTHING)
+  return { stopped_early and -1 or 0, {} }
+end
 
 local first = first_fence(redis.call('HGET', meta, 'fence'), now_ms, #records)
 redis.call('HSET', meta, 'fence', digits(first + #records - 1))

@@ -16,6 +16,7 @@
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
 -- @include fence
+-- @include order
 
 local meta, ready, urgent, delayed, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
@@ -27,13 +28,21 @@ local known = redis.call('HMGET', meta, lane, 'enqueued', 'limit', 'holes', 'eve
 local newest_call, enqueued, limit, holes = known[1], known[2] or 0, known[3], known[4] or 0
 local offer = known[6]
 kept = known[5] or kept -- an archiver wants more kept than the cap would
-if newest_call and string.sub(newest_call, 1, #number + 1) == number .. ' ' then return {} end
+local newest_number, newest_reply = string.match(newest_call or '', '^(%d+) %d+ (.*)$')
+if newest_number then
+  local earlier, is_late = judge(number, newest_number, newest_reply)
+  if is_late then return is_late end
+  if earlier then return {} end
+end
 
 local length = redis.call('LLEN', ready)
 if limit then
   local waiting = length - holes + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
   if waiting + total > tonumber(limit) then
-    return redis.error_reply('MQW_FULL ' .. waiting .. ' waiting, ' .. total .. ' more would pass the limit of ' .. limit)
+    local refusal =
+      redis.error_reply('MQW_FULL ' .. waiting .. ' waiting, ' .. total .. ' more would pass the limit of ' .. limit)
+    redis.call('HSET', meta, lane, number .. ' ' .. redis.call('TIME')[1] .. '000 ' .. as_refused(refusal))
+    return refusal
   end
 end
 

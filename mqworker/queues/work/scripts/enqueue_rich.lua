@@ -15,6 +15,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include place
@@ -26,7 +27,8 @@
 local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local first_message, stride = 6, 4
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 
 local total = (#ARGV - first_message + 1) / stride
@@ -121,7 +123,10 @@ local function newcomers()
 end
 
 local refusal = refusal_when_full(total) and refusal_when_full(newcomers())
-if refusal then return refusal end
+if refusal then
+  remember_reply(lane, number, as_refused(refusal))
+  return refusal
+end
 
 local stamp = digits(now_ms)
 local placed, turned_away, void = {}, {}, {}

@@ -11,6 +11,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include guard
@@ -22,7 +23,11 @@
 local lane, number, kept, count, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
-local earlier = earlier_reply(lane, number)
+local LOOK_AGAIN = '-1'
+
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier == LOOK_AGAIN then return -1 end
 if earlier then
   local reply = {}
   for id in string.gmatch(earlier, '[^ ]+') do
@@ -35,7 +40,10 @@ if earlier then
   return reply
 end
 if redis.call('EXISTS', meta) == 0 then return false end
-if redis.call('HGET', meta, 'paused') then return {} end
+if redis.call('HGET', meta, 'paused') then
+  remember_reply(lane, number, '')
+  return {}
+end
 redis.call('ZCARD', delivered)
 redis.call('HLEN', popped)
 redis.call('XLEN', events)
@@ -44,7 +52,10 @@ redis.call('SCARD', waiters)
 
 local reply, order, texts, ids = {}, {}, {}, {}
 local records, stopped_early = take(count, kept, window_ms)
-if #records == 0 and stopped_early then return -1 end
+if #records == 0 and stopped_early then
+  remember_reply(lane, number, LOOK_AGAIN)
+  return -1
+end
 local first = redis.call('HINCRBY', meta, 'fence', #records) - #records + 1
 for i, record in ipairs(records) do
   local id = is_record(record) and id_and_task(record) or 'unreadable-' .. digits(first + i - 1)
@@ -55,6 +66,6 @@ end
 if #records > 0 then
   redis.call('ZADD', delivered, unpack(order))
   redis.call('HSET', popped, unpack(texts))
-  remember_reply(lane, number, table.concat(ids, ' '))
 end
+remember_reply(lane, number, table.concat(ids, ' '))
 return reply

@@ -3,20 +3,27 @@
 -- Whoever waits for a message that is thrown away is told that it was cancelled.
 --
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  events kept in the stream, about; ARGV[2] 'waiting' or 'dead'
--- ARGV[3]  how many of each line at the most, where each must be looked at; ARGV[4] window ms of chosen ids
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about; ARGV[4] 'waiting' or 'dead'
+-- ARGV[5]  how many of each line at the most, where each must be looked at; ARGV[6] window ms of chosen ids
 -- Returns  {thrown away, left}; call again while something is left
--- Repeatable: a second call finds nothing.
+-- Numbered because: a copy that comes late would throw away what was enqueued since.
 
 -- @include keys
 -- @include clock
+-- @include order
+-- @include calls
 -- @include record
 -- @include guard
 -- @include report
 -- @include announce
 
-local kept, what, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local lane, number, kept, what = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local limit, window_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 redis.call('XLEN', events) -- foreign types show themselves before the first write
 redis.call('HLEN', graves)
 redis.call('HLEN', parcels)
@@ -88,4 +95,4 @@ if thrown > 0 then
   redis.call('HINCRBY', meta, 'purged', thrown)
   append_events(kept, { { event = 'purged', error_msg = what .. ' ' .. thrown } })
 end
-return { thrown, left }
+return answer(lane, number, { thrown, left })

@@ -10,6 +10,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include place
@@ -26,7 +27,8 @@ local function ids_from(ms, sequence, count)
 end
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then
   local ms, sequence, count = string.match(earlier, '^(%d+) (%d+) (%d+)$')
   return ids_from(ms, tonumber(sequence), tonumber(count))
@@ -34,7 +36,10 @@ end
 
 local was_idle, count = is_idle(), #ARGV - first_element + 1
 local refusal = refusal_when_full(count)
-if refusal then return refusal end
+if refusal then
+  remember_reply(lane, number, as_refused(refusal))
+  return refusal
+end
 redis.call('XLEN', events)
 
 -- The clock may stand still or go back; ids never do.

@@ -3,21 +3,28 @@
 -- if they had not been popped.
 --
 -- KEYS     as in parts/keys.lua, then those of parts/rqueue.lua
--- ARGV[1]  events kept in the stream, about; ARGV[2..] ids, in the order in which they were popped
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about; ARGV[4..] ids, in the order in which they were popped
 -- Returns  how many were put back; who was recovered or acknowledged meanwhile belongs to somebody else
 -- Errors   WRONGTYPE
--- Atomic because: an element between the two lines would be lost. Repeatable: what is back is not delivered.
+-- Atomic because: an element between the two lines would be lost. Numbered because: a copy that comes
+-- late would take an element from whoever popped it since.
 
 -- @include keys
 -- @include clock
+-- @include order
+-- @include calls
 -- @include record
 -- @include place
 -- @include report
 -- @include rqueue
 
-local kept, first_id = ARGV[1], 2
+local lane, number, kept, first_id = ARGV[1], ARGV[2], ARGV[3], 4
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 local was_idle = is_idle()
 redis.call('ZCARD', delivered)
 redis.call('HLEN', popped)
@@ -41,4 +48,4 @@ if #front > 0 then
   append_events(kept, happened)
   if was_idle then wake('ready') end
 end
-return #front
+return answer(lane, number, #front)

@@ -10,6 +10,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include rqueue
@@ -17,7 +18,8 @@
 local lane, number, count, elapsed_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 if holds_wrong_type() then return redis.error_reply(WRONG_TYPE) end
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then
   local reply = {}
   for id in string.gmatch(earlier, '[^ ]+') do
@@ -41,8 +43,6 @@ for _, id in ipairs(count > 0 and redis.call('ZRANGE', delivered, 0, count - 1) 
   redis.call('HSET', popped, id, digits(now_ms) .. ' ' .. deliveries + 1 .. ' ' .. record)
   ids[#ids + 1], reply[#reply + 1] = id, { id, element_of(record) }
 end
-if #ids > 0 then
-  redis.call('HINCRBY', meta, 'reclaimed', #ids)
-  remember_reply(lane, number, table.concat(ids, ' '))
-end
+if #ids > 0 then redis.call('HINCRBY', meta, 'reclaimed', #ids) end
+remember_reply(lane, number, table.concat(ids, ' '))
 return reply

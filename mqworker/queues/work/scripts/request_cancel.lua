@@ -2,14 +2,22 @@
 -- request_cancel: ask that a message which somebody holds be stopped; it will not come back if it fails or is released.
 --
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  id
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  id
 -- Returns  1
--- Repeatable: asking twice is asking once. An outcome that is already there stands.
+-- An outcome that is already there stands. Numbered because: a copy that comes late would stop a later message with
+-- the same chosen id.
 
 -- @include keys
+-- @include clock
+-- @include order
+-- @include calls
 
-local id = ARGV[1]
+local lane, number, id = ARGV[1], ARGV[2], ARGV[3]
 
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 redis.call('HSETNX', results, id, 'X')
 redis.call('SPUBLISH', meta, 'cancel ' .. id)
-return 1
+return answer(lane, number, 1)

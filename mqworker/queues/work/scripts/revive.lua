@@ -2,19 +2,25 @@
 -- revive: put dead letters back in line, as if they had just been enqueued: their counts begin anew.
 --
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  events kept in the stream, about; ARGV[2..] ids
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[3]  events kept in the stream, about; ARGV[4..] ids
 -- Returns  {id, ...}: those that were dead letters and are ready now
--- Repeatable: an id that was revived is no dead letter any more.
+-- Numbered because: a copy that comes late would revive what was buried again.
 
 -- @include keys
 -- @include clock
+-- @include order
+-- @include calls
 -- @include record
 -- @include place
 -- @include guard
 -- @include report
 
-local kept = ARGV[1]
+local lane, number, kept, first_id = ARGV[1], ARGV[2], ARGV[3], 4
 
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
+if earlier then return same_answer(earlier) end
 local was_idle = is_idle()
 redis.call('ZCARD', dead)
 redis.call('HLEN', results)
@@ -23,7 +29,7 @@ redis.call('HLEN', guards)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'fence')
 local revived, back, happened = {}, {}, {}
-for i = 2, #ARGV do
+for i = first_id, #ARGV do
   local id = ARGV[i]
   local grave = redis.call('HGET', graves, id)
   local length, rest = string.match(grave or '', '^(%d+) (.*)$')
@@ -50,4 +56,4 @@ place_ready(back, 'RPUSH')
 if #revived > 0 then redis.call('HINCRBY', meta, 'revived', #revived) end
 append_events(kept, happened)
 if was_idle and #back > 0 then wake('ready') end
-return revived
+return answer(lane, number, revived)

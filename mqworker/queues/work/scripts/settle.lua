@@ -16,6 +16,7 @@
 
 -- @include keys
 -- @include clock
+-- @include order
 -- @include calls
 -- @include record
 -- @include place
@@ -32,7 +33,8 @@ local done_count, run_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9])
 local first_run, first_result = 11, 11 + 2 * run_count
 local first_other, stride = first_result + result_count, 5
 
-local earlier = earlier_reply(lane, number)
+local earlier, is_late = earlier_reply(lane, number)
+if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 
 local fences = {} -- those of the done as numbers: quicker, and claim.lua gives out none that is too round for that

@@ -46,3 +46,22 @@ local function mark_received(found, total_received, visible_at_ms)
   redis.call('ZADD', line, unpack(scores))
   redis.call('HSET', messages, unpack(counts))
 end
+
+-- What is remembered of a reply: all but the messages, which are still there.
+local function as_received(found)
+  local received = {}
+  for i, entry in ipairs(found) do received[i] = { entry[1], entry[3], entry[4] } end
+  return cmsgpack.pack(received)
+end
+
+-- The same reply again, as far as nobody else has received or deleted a message since.
+local function received_before(packed)
+  local received, found = cmsgpack.unpack(packed), {}
+  for i, entry in ipairs(received) do
+    local id, times, first_at = entry[1], entry[2], entry[3]
+    local fields = redis.call('HMGET', messages, id, id .. ':rc')
+    if not fields[1] or decimal(fields[2]) ~= times then break end
+    found[i] = { id, fields[1], times, first_at }
+  end
+  return found
+end

@@ -1,6 +1,6 @@
--- calls: recognises a call whose reply was lost, as parts/calls.lua does, in a side key for each lane.
+-- calls: recognises a call that was carried out before, as parts/calls.lua does, in a side key for each lane.
 -- It goes some minutes after its last use, much later than any caller gives up.
--- Needs: topic_keys.
+-- Needs: topic_keys, order.
 
 local REMEMBERED_MS = 300000
 
@@ -8,10 +8,12 @@ local function call_key(lane)
   return side .. ':call:' .. lane
 end
 
--- The reply that this call gave when it ran before, or nil when it is new.
+-- The reply that this call gave when it ran before; or the error of one that is late; neither when it is new.
 local function earlier_reply(lane, number)
   local newest_number, reply = string.match(redis.call('GET', call_key(lane)) or '', '^(%d+) (.*)$')
-  return newest_number == number and cmsgpack.unpack(reply) or nil
+  if not newest_number then return nil end
+  local packed, refusal = judge(number, newest_number, reply)
+  return packed and cmsgpack.unpack(packed), refusal
 end
 
 local function remember_reply(lane, number, reply)

@@ -9,11 +9,8 @@ local function keys_of(name)
   return keys
 end
 
--- Nobody repeats an FCALL by a number, so each gets one of its own: two calls never begin in the same microsecond.
-local function call_number()
-  local time = redis.call('TIME')
-  return time[1] .. string.format('%06d', time[2])
-end
+-- Nobody repeats an FCALL, so it has no lane and no number.
+local NO_LANE, NO_NUMBER = '', ''
 
 local function whole(text)
   return string.match(text or '', '^-?%d+$') and tonumber(text)
@@ -35,7 +32,7 @@ local function reply_of(reply)
 end
 
 local function push(keys, args, name)
-  local reply = run_push(keys, { 'fcall', call_number(), kept, unpack(args) })
+  local reply = run_push(keys, { NO_LANE, NO_NUMBER, kept, unpack(args) })
   if not reply.err then redis.pcall('SADD', namespace .. ':queues', name) end -- in a cluster it lies elsewhere
   return reply
 end
@@ -44,22 +41,22 @@ local function pop(keys, args)
   local count, reply = whole(args[1]), -1
   if not count then return nil end
   if count < 1 then return redis.error_reply('ERR count must be >= 1') end
-  for attempt = 1, 100 do -- -1: much was passed over, more may be behind
-    reply = run_pop(keys, { 'fcall', call_number() .. attempt, kept, math.min(count, 1000), window_ms })
+  for _ = 1, 100 do -- -1: much was passed over, more may be behind
+    reply = run_pop(keys, { NO_LANE, NO_NUMBER, kept, math.min(count, 1000), window_ms })
     if reply ~= -1 then return reply_of(reply) end
   end
   return {}
 end
 
 local function ack(keys, args)
-  return reply_of(run_ack(keys, { 'fcall', call_number(), kept, window_ms, unpack(args) }))
+  return reply_of(run_ack(keys, { NO_LANE, NO_NUMBER, kept, window_ms, unpack(args) }))
 end
 
 local function recover(keys, args)
   local count, elapsed_ms = whole(args[1]), whole(args[2])
   if not count or not elapsed_ms then return nil end
   count, elapsed_ms = math.max(0, math.min(count, 1000)), math.max(0, elapsed_ms)
-  return reply_of(run_recover(keys, { 'fcall', call_number(), count, elapsed_ms }))
+  return reply_of(run_recover(keys, { NO_LANE, NO_NUMBER, count, elapsed_ms }))
 end
 
 local function inspect(keys, args)
