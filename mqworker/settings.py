@@ -52,6 +52,9 @@ class Settings:
     connect_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 2.0
     read_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 5.0
     retry_for_s: Annotated[float, accept.seconds(0, HOUR_S)] = 10.0
+    # How long after its admission a rate-limited message may start; longer for a server that is far away. All
+    # nodes should say the same.
+    permit_s: Annotated[float, accept.seconds(0.01, 60)] = 0.2
 
     # What is kept, and how much of it.
     events_kept: Annotated[int, accept.whole(1, 100_000_000)] = 10_000

@@ -103,6 +103,8 @@ class Broker:
             "rounds": self._rounds.count,
             "expired": self._expired,
             "fired": self._schedules.fired,
+            "ticks_skipped": self._schedules.skipped,
+            "server_clock_steps": self._schedules.server_clock.steps,
             "queues": sum(1 for _ in self._roster),
             "fanned_out": self._topics.moved,
         }

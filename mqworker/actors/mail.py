@@ -6,7 +6,7 @@ in it is the code on the wire; both ends are always of the same build, for one s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import msgpack
@@ -119,6 +119,8 @@ class RunDeliveries:
     queue: str
     fences: list[int]
     records: list[bytes]
+    start_by_ms: dict[int, int] = field(default_factory=dict)
+    """fence → until when its permit is valid (monotonic ms), of limited ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Rate limiter: lets limited messages into the ready line, as buckets allow and workers have room.
 
 Owns:     how many messages the dispatcher has room for, by queue.
-Receives: PermitsWanted (dispatcher); Drain (supervisor).
+Receives: PermitsWanted (dispatcher), the loss of the dispatcher; Drain (supervisor).
 Sends:    nothing: an admitted message is in the ready line, and the line wakes the dispatcher itself.
 Never:    counts on its own: the buckets are in Redis, so a limit holds over all nodes.
 
 A limited message waits in Redis, in the lane of its limits, and occupies no worker. Tokens are taken in the
 same script that lets messages in: a killed limiter has spent none for nothing and let nothing in for free.
+What does not start soon after its admission comes back to its lane and waits again (decision 16): a rate is a
+promise about starts.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.mail import Drain, Mail, PermitsWanted
+from mqworker.actors.mail import Drain, Mail, PeerLost, PermitsWanted
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
@@ -26,6 +28,7 @@ from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 
+DISPATCHER = "dispatcher"
 ROUND_MS = 250
 """So long at the most until a lane is noticed that was filled by somebody else."""
 
@@ -52,6 +55,8 @@ class RateLimiter:
                     self._queue_by_name[queue] = WorkQueue(queue, self._store, self._options)
                 self._room_by_name[queue] = count
                 self._rounds.hurry(0, now_ms)
+            case PeerLost(peer) if peer == DISPATCHER:
+                self._room_by_name.clear()  # nobody is there to start what would be let in
             case Drain():
                 self.is_done = True
             case _:
@@ -61,7 +66,7 @@ class RateLimiter:
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Admit what the buckets allow; sleep until the next token."""
         soonest: list[int] = []
-        roomy = [queue for name, queue in self._queue_by_name.items() if self._room_by_name[name] > 0]
+        roomy = [queue for name, queue in self._queue_by_name.items() if self._room_by_name.get(name, 0) > 0]
         self._rounds.hold(now_ms, [partial(self._admit, queue, soonest) for queue in roomy])
         for next_in_ms in soonest:
             self._rounds.hurry(next_in_ms, now_ms)

@@ -36,6 +36,7 @@ def queue_options(settings: Settings) -> WorkQueueOptions:
         namespace=settings.namespace,
         events_kept=settings.events_kept,
         dedup_window_ms=int(settings.dedup_window_s * 1000),
+        permit_ms=int(settings.permit_s * 1000),
     )
 
 

@@ -22,6 +22,8 @@ class Delivery:
     crashes: int = 0
     max_crashes: int | None = 3
     deadline_at_ms: int | None = None
+    start_by_ms: int = 0
+    """Until when its permit is valid, by the monotonic clock of this host; 0: it needs none."""
 
     @property
     def attempt(self) -> int:

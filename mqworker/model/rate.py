@@ -20,7 +20,8 @@ class Rate:
     """At most so many starts per period, over all nodes; with a key, for each value of that key apart.
 
     The key is a template of the task's arguments: `Rate("5/m", key="{tenant}")`. `burst` is how many may
-    start at once after a quiet time; by default as many as the period allows.
+    start at once after a quiet time; by default as many as the period allows. In any time there are at most
+    burst + rate * time starts, whatever is stopped or killed meanwhile (decision 16).
     """
 
     count: int

@@ -8,6 +8,9 @@
               18-20   deliveries so far      21-23  failures      24-25  crashes
               26-     id, task, [guard key], [deadline ms], [gate], each followed by one space; then the body
 
+Before the gate stands its permit, if it has one, and a ';': `admitted at ms+valid for ms` in the ready line,
+`valid for ms` since it was claimed.
+
 Text rather than msgpack, because Lua edits it (a retry counts up in place) and because it can be read in
 `redis-cli`. The Lua side is queues/work/scripts/parts/record.lua;
 tests/redis/test_record.py keeps the two in step.
@@ -33,6 +36,8 @@ _ANY = re.compile(
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
+_GUARD_AT, _EXTRAS_AT = 14, 15
+_PERMIT = re.compile(rb"([0-9]{1,9});")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -102,3 +107,14 @@ def task_of(record: bytes) -> bytes:
     """The task's name in a record, without reading the rest of it."""
     parts = record.split(b" ", 2)
     return parts[1] if len(parts) > 1 else b""
+
+
+def permit_ms_of(record: bytes) -> int | None:
+    """For how long since it was claimed a limited message may start; None when it needs no permit."""
+    extras = record[_EXTRAS_AT : _EXTRAS_AT + 1]
+    if extras not in (b"g", b"b"):
+        return None
+    before = 2 + (record[_GUARD_AT : _GUARD_AT + 1] != b"-") + (extras == b"b")
+    fields = record.split(b" ", before + 1)
+    found = _PERMIT.match(fields[before]) if len(fields) > before else None
+    return None if found is None else int(found[1])

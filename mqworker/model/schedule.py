@@ -8,7 +8,7 @@ where clocks are set forward or back.
 import hashlib
 import itertools
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -22,7 +22,12 @@ CatchUp = Literal["skip", "one", "all"]
 
 MISSED_AFTER_MS = 10_000
 """A tick counts as missed when nobody fired it for so long: brokers look every second and restart in less."""
-MOST_CAUGHT_UP = 1_000
+MOST_CAUGHT_UP = 100
+"""A clock that goes forward by a day, or a long outage, must not fill a queue with what nobody waits for."""
+MOST_COUNTED = 10_000
+CLOCK_WENT_BACK_MS = 10_000
+"""A tick that lies further in the future than that was fired by another clock. Below, the clock catches up:
+what was fired is not fired again. As in enqueue_rich.lua."""
 
 _FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _DAY_MS = 24 * 3600 * 1000
@@ -88,13 +93,35 @@ def ticks_to_fire(timing: Timing, last_ms: int, now_ms: int, catch_up: CatchUp) 
     """Which ticks since the last one are to be fired now.
 
     A tick that is late by less than `MISSED_AFTER_MS` is fired in any case. Of those that were missed, "skip"
-    fires none, "all" fires each (the newest thousand), and "one" lets the newest tick stand for all.
+    fires none, "all" fires each (the newest hundred), and "one" lets the newest tick stand for all.
     """
     if catch_up == "skip":
         return _between(timing, max(last_ms, now_ms - MISSED_AFTER_MS), now_ms)
     ticks = _newest(timing, last_ms, now_ms)
-    was_missed = bool(ticks) and ticks[0] <= now_ms - MISSED_AFTER_MS
+    first_ms = next(timing.ticks_after(last_ms), now_ms)  # of all, which may be more than the newest
+    was_missed = bool(ticks) and first_ms <= now_ms - MISSED_AFTER_MS
     return ticks[-1:] if catch_up == "one" and was_missed else ticks
+
+
+def skipped_ticks(timing: Timing, last_ms: int, fired: Sequence[int]) -> int:
+    """How many ticks between the last one and those that are fired are left out; 10,000 may be more."""
+    if len(fired) < MOST_CAUGHT_UP:
+        return 0
+    if isinstance(timing, Every):
+        return max(0, fired[0] // timing.interval_ms - last_ms // timing.interval_ms - 1)
+    skipped = itertools.takewhile(lambda tick_ms: tick_ms < fired[0], timing.ticks_after(last_ms))
+    return sum(1 for _ in itertools.islice(skipped, MOST_COUNTED))
+
+
+def last_tick_ms(since_ms: int, noted_ms: int, now_ms: int) -> int | None:
+    """From where a schedule goes on: its last tick, or when it was published; both by the server's clock.
+
+    None when that lies in the future: the server's clock went back, and the new one counts from now on.
+    """
+    latest_ms = now_ms + CLOCK_WENT_BACK_MS
+    if noted_ms > latest_ms or (noted_ms == 0 and since_ms > latest_ms):
+        return None
+    return noted_ms if since_ms > latest_ms else max(since_ms, noted_ms)
 
 
 def next_tick_ms(timing: Timing, now_ms: int) -> int | None:
@@ -111,7 +138,7 @@ def jitter_of(schedule: str, tick_ms: int, jitter_ms: int) -> int:
 
 
 def _newest(timing: Timing, last_ms: int, now_ms: int) -> list[int]:
-    """The newest thousand ticks; further back only where there are not so many, or it would take too long."""
+    """The newest hundred ticks; further back only where there are not so many, or it would take too long."""
     ticks: list[int] = []
     for look_back_ms in _LOOKS_BACK_MS:
         since_ms = max(last_ms, now_ms - look_back_ms)

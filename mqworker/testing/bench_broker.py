@@ -84,7 +84,7 @@ class BenchBroker:
     @cached_property
     def _firing(self) -> ScheduleFiring:
         return ScheduleFiring(
-            self._store, self._app.settings.namespace, self._queue, get_logger(part="bench")
+            self._store, self._app.settings.namespace, self._queue, get_logger(part="bench"), self._clock
         )
 
     @cached_property

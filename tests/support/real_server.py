@@ -6,6 +6,7 @@ It can be killed with -9, stopped and started again on the same data: that is wh
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,9 +48,16 @@ def free_port() -> int:
 class RealServer:
     """One server process with its own directory; data survives `kill` and `start` when AOF is on."""
 
-    def __init__(self, *options: str, aof: str = "no", inside: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *options: str,
+        aof: str = "no",
+        inside: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """`inside`: what the command begins with, to run in another place (support/network_namespaces.py)."""
         self._inside = inside
+        self._environment = None if environment is None else {**os.environ, **environment}
         self.directory = Path(tempfile.mkdtemp(prefix="mqw-"))
         self.port = free_port()
         self.socket_path = self.directory / "s.sock"
@@ -83,7 +91,10 @@ class RealServer:
         log = (self.directory / "server.log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                [*self._inside, server_binary(), *self._arguments], stdout=log, stderr=log
+                [*self._inside, server_binary(), *self._arguments],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
             )
         if wait:
             self._wait_until_ready()

@@ -98,7 +98,7 @@ class Dispatcher:
         self._stock = StockTaking(store, self._shortcuts, log)
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
-        self._permits = PermitRequests()
+        self._permits = PermitRequests(self._crew, self._times)
         self._drain_until_ms: int | None = None
         self._cancelled: list[Post] = []
         self._choose_channels()
@@ -149,6 +149,7 @@ class Dispatcher:
             for queue in self._queues:
                 queue.may_have_messages = True
         room = self._room()
+        self._permits.note_room(self._queues, room)
         self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
         self._exchange_with_queues(now_ms)
         yield from self._hand_out(now_ms)
@@ -157,7 +158,7 @@ class Dispatcher:
         self._take_stock(now_ms)
         self._give_back_what_waits(now_ms)
         yield from look_after(self._crew, self._slots, now_ms)
-        yield from self._permits.mails(self._queues, room, now_ms)
+        yield from self._permits.mails(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -206,7 +207,7 @@ class Dispatcher:
             if now_ms < queue.resume_at_ms:
                 continue
             wanted = queue.wants(room, room_in_order, now_ms)
-            exchange = queue.next_exchange(self._store, wanted, idle, self._shortcuts.tickets)
+            exchange = queue.next_exchange(self._store, wanted, idle, self._shortcuts.tickets, now_ms)
             if exchange is not None:
                 room, room_in_order = room - queue.asked_for, room_in_order - queue.asked_for
                 (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
@@ -293,7 +294,8 @@ class Dispatcher:
         for fence in reversed(fences):
             flight = hand.drop(queue, fence)
             if flight is not None:
-                self._shelf.put_back(self._queues[queue], Claimed(fence, flight.record, now_ms))
+                returned = Claimed(fence, flight.record, now_ms, flight.start_by_ms)
+                self._shelf.put_back(self._queues[queue], returned)
         hand.last_report_ms = now_ms
 
     # Workers

@@ -101,7 +101,14 @@ class Shelf:
                 hand.was_nudged = False
             hand.take(
                 claimed.fence,
-                Flight(queue.name, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async),
+                Flight(
+                    queue.name,
+                    record,
+                    expected_ms or BATCH_MS,
+                    is_alone and not is_async,
+                    is_async,
+                    claimed.start_by_ms,
+                ),
             )
             batch, batch_bytes = batches.get((hand.name, queue.name), (None, 0))
             if batch is None or batch_bytes > LARGEST_MAIL_BYTES:
@@ -110,6 +117,8 @@ class Shelf:
             batches[hand.name, queue.name] = batch, batch_bytes + len(record)
             batch.fences.append(claimed.fence)
             batch.records.append(record)
+            if claimed.start_by_ms:
+                batch.start_by_ms[claimed.fence] = claimed.start_by_ms
             if is_alone or is_async:
                 hand = None
         self._waiting = left

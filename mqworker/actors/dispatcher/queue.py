@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from mqworker.actors.dispatcher.workers import Idle
 from mqworker.model.names import ConsumerName, QueueName
-from mqworker.model.record import decode_record, task_of
-from mqworker.model.settlement import Ack, Settlement
+from mqworker.model.record import decode_record, permit_ms_of, task_of
+from mqworker.model.settlement import Ack, Release, Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import Exchange
 from mqworker.store.script import Call
@@ -30,6 +30,8 @@ class Claimed(NamedTuple):
     fence: int
     record: bytes
     since_ms: int
+    start_by_ms: int = 0
+    """Until when its permit is valid; 0: it needs none."""
 
 
 class DispatchedQueue:
@@ -42,7 +44,7 @@ class DispatchedQueue:
         self.held_key = self.keys.held(consumer)
         """Where the server keeps what this consumer holds; also the channel on which it hands over."""
         self.may_have_messages = True
-        self.is_limited = False
+        self.limited_tasks: frozenset[bytes] = frozenset()
         self.worker_ms = 0.0
         """The time that workers spent on it, divided by its weight; who had least is served first."""
         self.resume_at_ms = 0
@@ -57,6 +59,8 @@ class DispatchedQueue:
         what is acknowledged and still here is lost if this process ends."""
         self._being_acked: list[Claimed] = []
         self._exchange: Exchange | None = None
+        self._asked_at_ms = 0
+        """Before the exchange under way was sent for the first time: permits are counted from there."""
         self.asked_for = 0
         """How many the exchange under way asks for."""
         self._is_claiming = False
@@ -79,8 +83,15 @@ class DispatchedQueue:
         """What the application says of this queue and of its tasks."""
         self._weight = weight
         self._once_tasks = frozenset(name.encode() for name, task in tasks.items() if task["once"])
-        self.is_limited = any(task["limited"] and task["queue"] == self.name for task in tasks.values())
+        self.limited_tasks = frozenset(
+            name.encode() for name, task in tasks.items() if task["limited"] and task["queue"] == self.name
+        )
         self._async_tasks = frozenset(name.encode() for name, task in tasks.items() if task["async"])
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some of its messages wait for permits."""
+        return bool(self.limited_tasks)
 
     def charge(self, run_ms: float) -> None:
         """Note the time that workers spent on messages of this queue."""
@@ -131,7 +142,7 @@ class DispatchedQueue:
         self._cautious_until_ms = until_ms
 
     def next_exchange(
-        self, store: Store, wanted: int, idle: Idle, tickets: Callable[[int], list[str]]
+        self, store: Store, wanted: int, idle: Idle, tickets: Callable[[int], list[str]], now_ms: int
     ) -> Exchange | None:
         """What to send: the exchange not answered yet, or a new one; None when there is nothing to say.
 
@@ -139,6 +150,7 @@ class DispatchedQueue:
         offered with one of `tickets` each.
         """
         if self._exchange is None:
+            self._give_up_stale(now_ms)
             calls = self._settlements
             to_ack = self._take_ackable(idle)
             if to_ack:
@@ -164,6 +176,7 @@ class DispatchedQueue:
             self._settlements = []
             self._being_acked = to_ack
             self._exchange = store.begin(calls)
+            self._asked_at_ms = now_ms
         return self._exchange
 
     def complete(self, results: list[Any], now_ms: int) -> list[Claimed]:
@@ -179,7 +192,13 @@ class DispatchedQueue:
         is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
         self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
         self._is_line_long = self.asked_for > 0 and is_more_likely
-        return acked + self._to_hand_out([Claimed(fence, record, now_ms) for fence, record in reply])
+        return acked + self._to_hand_out([self._claimed(fence, record, now_ms) for fence, record in reply])
+
+    def _claimed(self, fence: int, record: bytes, now_ms: int) -> Claimed:
+        permit_ms = permit_ms_of(record)
+        if permit_ms is None:
+            return Claimed(fence, record, now_ms)
+        return Claimed(fence, record, now_ms, self._asked_at_ms + permit_ms)
 
     def note_handed_over(self) -> None:
         """The server gave us a message as it was enqueued (enqueue.lua)."""
@@ -212,6 +231,13 @@ class DispatchedQueue:
             self.unacked = deque(each for each in self.unacked if each.since_ms >= before_ms)
         return overdue
 
+    def _give_up_stale(self, now_ms: int) -> None:
+        """What is acknowledged can wait for no other permit: so it is looked at before."""
+        stale = [each for each in self.unacked if 0 < each.start_by_ms <= now_ms]
+        if stale:
+            self.unacked = deque(each for each in self.unacked if each not in stale)
+            self.settle([Release(decode_record(each.record, each.fence)) for each in stale])
+
     def has_ackable(self, idle: Idle) -> bool:
         """Whether one could be acknowledged now, because somebody is free to run it."""
         return any(
@@ -231,4 +257,4 @@ class DispatchedQueue:
     def _acked(self, lost: list[Settlement]) -> list[Claimed]:
         lost_fences = {settlement.delivery.fence for settlement in lost}
         acked, self._being_acked = self._being_acked, []
-        return [each for each in acked if each.fence not in lost_fences]
+        return [each._replace(start_by_ms=0) for each in acked if each.fence not in lost_fences]

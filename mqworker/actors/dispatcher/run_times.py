@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 BATCH_MS = 10.0
 """The work that one batch should hold: enough to hide a round trip, and little enough to wait for."""
@@ -30,11 +30,18 @@ class RunTimes:
         """The expected run time of a task, None while it has never been seen."""
         return self._ms_by_task.get(task)
 
-    def batch_size(self) -> int:
-        """How many messages are about one batch of work; one, while nothing is known."""
-        if self._typical_ms is None:
+    def batch_size(self, tasks: Iterable[bytes] | None = None) -> int:
+        """How many messages are about one batch of work; one, while nothing is known.
+
+        Of some tasks only, the slowest counts: nobody knows which of them come next.
+        """
+        expected_ms = self._typical_ms
+        if tasks is not None:
+            known = [self._ms_by_task[task] for task in tasks if task in self._ms_by_task]
+            expected_ms = max(known, default=None)
+        if expected_ms is None:
             return 1
-        return max(1, min(LARGEST_BATCH, int(BATCH_MS / max(self._typical_ms, 1e-3))))
+        return max(1, min(LARGEST_BATCH, int(BATCH_MS / max(expected_ms, 1e-3))))
 
 
 def _moved(known: float | None, mean_ms: float) -> float:

@@ -22,6 +22,8 @@ class Flight:
     expected_ms: float
     is_alone: bool
     is_async: bool
+    start_by_ms: int = 0
+    """Until when its permit is valid; 0: it needs none."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -119,8 +119,8 @@ class Worker:
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002 - who says it
         """Take in work; `turn` does it."""
         match mail:
-            case RunDeliveries(queue, fences, records):
-                self._take(queue, fences, records)
+            case RunDeliveries(queue, fences, records, start_by_ms):
+                self._take(queue, fences, records, start_by_ms)
             case StandReady(queue_by_channel):
                 self._shortcut.stand_ready(queue_by_channel, now_ms)
             case PeerAttached(peer) if peer == DISPATCHER:
@@ -140,7 +140,7 @@ class Worker:
         """Run tasks for a stint, and report."""
         if (begun := self._shortcut.take(self._may_begin, now_ms)) is not None:
             queue, handed_over = begun
-            self._take(queue, [handed_over.fence], [handed_over.record])
+            self._take(queue, [handed_over.fence], [handed_over.record], {})
         self._collect_finished()
         if self._pending:
             self._run_for_a_stint(now_ms + STINT_MS)
@@ -167,6 +167,7 @@ class Worker:
         return {
             "ran": self._report.count,
             "begun_by_itself": self._shortcut.count,
+            "unpermitted": self._runner.unpermitted,
             "pending": len(self._pending),
             "beside": self._bench.busy,
         }
@@ -184,7 +185,9 @@ class Worker:
         task = self._ready.tasks.get(task_of(record).decode())
         return task is not None and not task["once"]
 
-    def _take(self, queue: str, fences: Sequence[int], records: Sequence[bytes]) -> None:
+    def _take(
+        self, queue: str, fences: Sequence[int], records: Sequence[bytes], start_by_ms: Mapping[int, int]
+    ) -> None:
         for fence, record in zip(fences, records, strict=True):
             try:
                 delivery = decode_record(record, fence)
@@ -192,6 +195,8 @@ class Worker:
                 unreadable = UnreadableDelivery(fence, record, str(error))
                 self._report.add(queue, Bury(unreadable, "undecodable", evidence={"problem": str(error)}))
                 continue
+            if start_by_ms:
+                delivery.start_by_ms = start_by_ms.get(fence, 0)
             if self._runner.is_async(delivery.task):
                 self._bench.run_async(queue, delivery)
             elif self._ready.threads > 1:

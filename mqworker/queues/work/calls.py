@@ -31,6 +31,9 @@ class WorkQueueOptions:
     """About how many entries (blocks) the stream of events holds."""
     dedup_window_ms: int = 600_000
     """How long an id chosen by the caller stays taken after its message was settled."""
+    permit_ms: int = 0
+    """How long after it was admitted a limited message may start; then it waits for another permit.
+    0: for ever, where whoever admits it also starts it."""
 
 
 class LookAgain(Enum):
@@ -50,6 +53,7 @@ class WorkQueueCalls:
         self._plain_keys = self.keys.plain
         self._kept = options.events_kept
         self._window_ms = options.dedup_window_ms
+        self._permit_ms = options.permit_ms
 
     def enqueue(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
         """Store a batch, whole or not at all."""
@@ -166,7 +170,7 @@ class WorkQueueCalls:
 
     def admit(self, room: int) -> Call[tuple[int, int]]:
         """Let limited messages in: (admitted, ms until the next token or -1)."""
-        return Call(script("admit"), self.keys.shared, (room,), tuple)
+        return Call(script("admit"), self.keys.shared, (room, self._permit_ms), tuple)
 
     def expire(self, limit: int) -> Call[int]:
         """Report waiting messages whose deadline passed."""

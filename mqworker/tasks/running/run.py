@@ -54,6 +54,7 @@ class TaskRunner:
         self._node = node
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
+        self._monotonic_ms = clock.monotonic_ms
         self._max_bytes = max_message_bytes
         self._hooks = hooks or Hooks()
         self._desk = desk
@@ -62,6 +63,8 @@ class TaskRunner:
         self._prepared: dict[TaskName, PreparedTask] = {}
         self._running: dict[MessageId, Context] = {}
         self._log = get_logger(part="tasks", worker=worker)
+        self.unpermitted = 0
+        """How many deliveries came to their start after their permit had ended."""
 
     def run(self, delivery: Delivery, queue: str) -> Settlement:
         """Run a delivery to its end in this thread."""
@@ -74,6 +77,8 @@ class TaskRunner:
             envelope = task.open(delivery.body)
         except InvalidMessage as error:
             return self._undecodable(delivery, error)
+        if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
+            return self._unpermitted(delivery)
         context = self._enter(delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -101,6 +106,8 @@ class TaskRunner:
             envelope = task.open(delivery.body)
         except InvalidMessage as error:
             return self._undecodable(delivery, error)
+        if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
+            return self._unpermitted(delivery)
         context = self._enter(delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -200,6 +207,11 @@ class TaskRunner:
         self._log.warning("task_unknown", task=delivery.task, task_id=delivery.id)
         failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}")
         return Park(delivery, After(UNKNOWN_TASK_MS), failure)
+
+    def _unpermitted(self, delivery: Delivery) -> Settlement:
+        """Its permit was for a start at another time: back to its gate, to wait for the next one."""
+        self.unpermitted += 1
+        return Release(delivery)
 
     def _undecodable(self, delivery: Delivery, error: InvalidMessage) -> Settlement:
         self._log.warning("delivery_buried", task=delivery.task, task_id=delivery.id, reason="undecodable")

@@ -2,7 +2,8 @@
 
 The server's clock says what is due. A firing is one script in the slot of its queue: it stores the message
 `schedule@tick` and notes the tick, unless that or a later one is noted already. So a tick is fired once,
-whoever is killed, however late a broker wakes up; and the note is what the next look goes on from.
+whoever is killed, however late a broker wakes up; and the note is what the next look goes on from. A note
+that lies in the future was made by a clock that was set back since: ticks go on by the new one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any, cast
 
 from mqworker.errors import InvalidMessage, QueueFull, StoreFull
 from mqworker.log import Logger
+from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.guard import chosen_id_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
-from mqworker.model.schedule import jitter_of, next_tick_ms, ticks_to_fire
+from mqworker.model.schedule import jitter_of, last_tick_ms, next_tick_ms, skipped_ticks, ticks_to_fire
+from mqworker.model.server_clock import ServerClock
 from mqworker.queues.work.keys import schedules_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
@@ -28,43 +31,70 @@ class ScheduleFiring:
     """Looks at all published schedules of a store."""
 
     def __init__(
-        self, store: Store, namespace: str, queue_of: Callable[[QueueName], WorkQueue], log: Logger
+        self,
+        store: Store,
+        namespace: str,
+        queue_of: Callable[[QueueName], WorkQueue],
+        log: Logger,
+        clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._key = schedules_key(namespace)
         self._queue_of = queue_of
         self._log = log
         self._refused: set[str] = set()
+        self._resumed_at_ms: dict[str, int] = {}
+        """Schedules whose last tick lies in the future, and since when they go by the new clock."""
+        self._clock = clock or SystemClock()
+        self.server_clock = ServerClock()
         self.fired = 0
+        self.skipped = 0
 
     def fire(self) -> int | None:
         """Fire what is due; milliseconds until the next tick, None when there is none."""
+        asked_at_ms = self._clock.monotonic_ms()
         # Any: HGETALL answers app and text in turn, TIME two texts.
         published, (seconds, micros) = cast(
             "Any", self._store.read([("HGETALL", self._key), ("TIME",)], self._key)
         )
         now_ms = int(seconds) * 1000 + int(micros) // 1000
+        step_ms = self.server_clock.note(now_ms, asked_at_ms, self._clock.monotonic_ms())
+        if step_ms:
+            self._log.warning("server_clock_stepped", by_ms=step_ms)
         specs = [spec for text in published[1::2] for spec in self._decoded(text)]
         waits = [self._fire_due(spec, now_ms) for spec in specs]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _fire_due(self, spec: ScheduleSpec, now_ms: int) -> int | None:
         queue = self._queue_of(spec.call.queue)
-        last_ms = max(spec.since_ms, self._last_tick_ms(queue, spec))
+        last_ms = self._last_tick_ms(queue, spec, now_ms)
         ticks = ticks_to_fire(spec.timing, last_ms, now_ms, spec.catch_up)
         try:
             if ticks:
                 stored = queue.enqueue(*(_message(spec, tick_ms) for tick_ms in ticks))
                 self.fired += sum(each.is_new for each in stored)
+                self._say_skipped(spec, skipped_ticks(spec.timing, last_ms, ticks), ticks)
         except (QueueFull, StoreFull) as error:
             self._log.warning("schedule_waits", schedule=spec.name, reason=str(error))
         next_ms = next_tick_ms(spec.timing, now_ms)
         return None if next_ms is None else next_ms - now_ms
 
-    def _last_tick_ms(self, queue: WorkQueue, spec: ScheduleSpec) -> int:
+    def _last_tick_ms(self, queue: WorkQueue, spec: ScheduleSpec, now_ms: int) -> int:
         keys = queue.calls.keys
         noted = self._store.read([("HGET", keys.named("ticks"), spec.name)], keys.meta)[0]
-        return int(noted) if isinstance(noted, bytes) else 0
+        last_ms = last_tick_ms(spec.since_ms, int(noted) if isinstance(noted, bytes) else 0, now_ms)
+        if last_ms is not None:
+            self._resumed_at_ms.pop(spec.name, None)
+            return last_ms
+        if self._resumed_at_ms.get(spec.name, now_ms + 1) > now_ms:
+            self._resumed_at_ms[spec.name] = now_ms
+            self._log.warning("schedule_resumed", schedule=spec.name, reason="the server's clock went back")
+        return self._resumed_at_ms[spec.name]
+
+    def _say_skipped(self, spec: ScheduleSpec, count: int, fired: Sequence[int]) -> None:
+        if count:
+            self.skipped += count
+            self._log.warning("schedule_ticks_skipped", schedule=spec.name, count=count, fired=len(fired))
 
     def _decoded(self, text: bytes) -> Sequence[ScheduleSpec]:
         try:

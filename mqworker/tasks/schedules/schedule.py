@@ -77,7 +77,7 @@ class ScheduleDecorator:
 
         `every` (seconds or timedelta) ticks at its multiples since 1970. `jitter` puts each tick off by up to
         so many seconds. Ticks that nobody fired in time are skipped, made up for by `"one"`, or by `"all"` of
-        them (the newest thousand). `unique=True` on the task keeps a tick out while the one before it runs.
+        them (the newest hundred). `unique=True` on the task keeps a tick out while the one before it runs.
         """
         if (cron is None) == (every is None):
             raise InvalidArgument("a schedule is a cron line or every=...; accepted is one of them")

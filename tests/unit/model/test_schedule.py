@@ -18,7 +18,9 @@ from mqworker.model.schedule import (
     Cron,
     Every,
     jitter_of,
+    last_tick_ms,
     next_tick_ms,
+    skipped_ticks,
     ticks_to_fire,
 )
 
@@ -73,11 +75,48 @@ def test_a_tick_that_is_a_little_late_is_fired_in_any_case(catch_up: CatchUp) ->
 
 
 @pytest.mark.parametrize("timing", [Every(100), Cron("* * * * *")])
-def test_however_much_was_missed_only_the_newest_thousand_are_made_up_for(timing: Every | Cron) -> None:
+def test_however_much_was_missed_only_the_newest_hundred_are_made_up_for(timing: Every | Cron) -> None:
     ticks = ticks_to_fire(timing, NOW_MS - 300 * DAY_MS, NOW_MS, "all")
 
     assert len(ticks) == MOST_CAUGHT_UP
     assert ticks[-1] == NOW_MS
+
+
+@pytest.mark.parametrize(
+    ("timing", "last_ms", "skipped"),
+    [
+        (Every(60_000), NOW_MS - DAY_MS, 24 * 60 - 100),
+        (Every(60_000), NOW_MS - 100 * 60_000, 0),
+        (Cron("* * * * *"), NOW_MS - DAY_MS, 24 * 60 - 100),
+        (Cron("* * * * *"), NOW_MS - 300 * DAY_MS, 10_000),
+        (Cron("0 0 * * *"), NOW_MS - 10 * DAY_MS, 0),
+    ],
+)
+def test_what_is_not_made_up_for_is_counted(timing: Every | Cron, last_ms: int, skipped: int) -> None:
+    fired = ticks_to_fire(timing, last_ms, NOW_MS, "all")
+
+    assert skipped_ticks(timing, last_ms, fired) == skipped
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "noted_ms", "last_ms"),
+    [
+        (NOW_MS - 5, 0, NOW_MS - 5),
+        (NOW_MS - 9, NOW_MS - 5, NOW_MS - 5),
+        (
+            NOW_MS - 9,
+            NOW_MS + 2_000,
+            NOW_MS + 2_000,
+        ),  # a small step: the clock catches up, nothing fires twice
+        (NOW_MS - 9, NOW_MS + DAY_MS, None),
+        (NOW_MS + DAY_MS, 0, None),
+        (NOW_MS + DAY_MS, NOW_MS - 5, NOW_MS - 5),
+    ],
+)
+def test_a_last_tick_in_the_future_was_fired_by_another_clock(
+    since_ms: int, noted_ms: int, last_ms: int | None
+) -> None:
+    assert last_tick_ms(since_ms, noted_ms, NOW_MS) == last_ms
 
 
 def test_a_rare_tick_is_found_however_long_ago_it_was() -> None:

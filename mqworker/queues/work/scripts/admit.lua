@@ -8,8 +8,14 @@
 -- so many at a time and then goes behind all others: `gates` is in the order of turns, the score of one that could go
 -- on at once is when it was last visited.
 --
+-- A start may follow its admission by as long as the permit is valid, so starts could come closer together than
+-- admissions do. So much of the burst is held back: starts in any time are at most burst + rate * time (decision 16).
+-- Never more than half of it, for a bucket that holds next to nothing loses what nobody takes at once.
+--
+-- Where the server's clock went back, a bucket is at worst empty, and gates have their turn now.
+--
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  how many at the most
+-- ARGV[1]  how many at the most; ARGV[2] ms that a permit is valid, 0 for ever
 -- Returns  {admitted, ms until the next token of a gate where somebody waits, -1 for none}
 -- Atomic because: a token that was taken and a message that did not get in would slow the gate down for ever.
 
@@ -19,17 +25,22 @@
 -- @include place
 -- @include gate
 
-local room = tonumber(ARGV[1])
+local room, valid_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+local permit = digits(now_ms) .. '+' .. (valid_ms > 0 and digits(valid_ms) or '999999999')
+local LAST_LOOK = '@at' -- no bucket is named so
 
 -- The buckets of a gate, and how many messages all of them allow now.
 local function buckets_of(gate)
   local buckets, allowed = {}, math.huge
   for bucket, count, period_ms, burst in string.gmatch(gate, '([^=|]+)=(%d+)/(%d+)/(%d+)') do
     local step_ms = tonumber(period_ms) / tonumber(count)
+    burst = tonumber(burst)
+    burst = math.max(1, burst / 2, burst - valid_ms / step_ms)
     local full_at_ms = math.max(now_ms, tonumber(redis.call('HGET', bucket_times, bucket) or 0))
-    buckets[#buckets + 1] = { name = bucket, step_ms = step_ms, full_at_ms = full_at_ms, burst = tonumber(burst) }
+    full_at_ms = math.min(full_at_ms, now_ms + burst * step_ms)
+    buckets[#buckets + 1] = { name = bucket, step_ms = step_ms, full_at_ms = full_at_ms, burst = burst }
     -- 1e-6: a token that is due this millisecond must not be lost to the last bit of a double.
-    allowed = math.min(allowed, math.floor((now_ms - full_at_ms) / step_ms + tonumber(burst) + 1e-6))
+    allowed = math.min(allowed, math.floor((now_ms - full_at_ms) / step_ms + burst + 1e-6))
   end
   return buckets, allowed
 end
@@ -52,7 +63,15 @@ local was_idle = is_idle()
 redis.call('HLEN', parcels)
 redis.call('ZCARD', delayed)
 redis.call('HGET', meta, 'fence')
-redis.call('HLEN', bucket_times)
+local last_look_ms = tonumber(redis.call('HGET', bucket_times, LAST_LOOK) or 0)
+if redis.call('ZCARD', gates) > 0 then
+  if last_look_ms > now_ms then -- turns that lie in the future were meant by another clock
+    for _, gate in ipairs(redis.call('ZRANGE', gates, '(' .. digits(now_ms), '+inf', 'BYSCORE')) do
+      redis.call('ZADD', gates, digits(now_ms), gate)
+    end
+  end
+  redis.call('HSET', bucket_times, LAST_LOOK, digits(now_ms))
+end
 
 local last_turn = redis.call('ZRANGE', gates, as_score(LATEST_TURN_MS), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local turn_ms = math.max(now_ms, tonumber(last_turn[2] or 0))
@@ -78,6 +97,7 @@ while #admitted < room and tries < 1000 do
     if record then
       redis.call('HDEL', parcels, id)
       redis.call('ZREM', delayed, id)
+      if #buckets > 0 then record = with_permit(record, permit) end
       admitted[#admitted + 1] = record
       taken = taken + 1
     end

@@ -20,6 +20,8 @@
 -- @include order
 -- @include calls
 -- @include record
+-- @include place
+-- @include gate
 -- @include guard
 -- @include report
 -- @include announce

@@ -41,10 +41,13 @@ redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', ticks)
 redis.call('XLEN', events)
--- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up.
+-- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up. But for one that
+-- lies in the future: the server's clock went back, and ticks go on by the new one.
+local CLOCK_WENT_BACK_MS = 10000 -- as in model/schedule.py
 local function is_new_tick(id)
   local schedule, tick = string.match(id, '^(.+)@(%d+)$')
-  return tonumber(tick) > tonumber(redis.call('HGET', ticks, schedule) or 0)
+  local newest_ms = tonumber(redis.call('HGET', ticks, schedule) or 0)
+  return tonumber(tick) > newest_ms or newest_ms > now_ms + CLOCK_WENT_BACK_MS
 end
 
 local function note_tick(id)
@@ -90,7 +93,9 @@ local function read_guards()
 end
 read_guards()
 
-local function holder_of(key)
+local function holder_of(key, is_tick)
+  -- A tick that is fired again, by a clock that went back, is another one: its id is not taken by the one that ended.
+  if is_tick and string.sub(key, 1, 3) == 'id:' and not string.find(guard_by_key[key] or '', ' 0$') then return nil end
   return holder_by(guard_by_key[key], key)
 end
 
@@ -114,7 +119,7 @@ local function newcomers()
   for at = first_message, #ARGV, stride do
     local terms, id, guard = terms_of(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
     local is_known = terms.is_tick and not is_new_tick(id)
-      or terms.is_guarded and (is_taken[guard] or holder_of(guard))
+      or terms.is_guarded and (is_taken[guard] or holder_of(guard, terms.is_tick))
     is_known = is_known and (terms.mode ~= 'l' or is_taken[guard] or is_replaceable(holder_of(guard)))
     if not is_known then count = count + 1 end
     is_taken[guard] = terms.is_guarded
@@ -150,7 +155,7 @@ end
 local function store(index, terms, id, guard, body)
   local holder = terms.is_tick and not is_new_tick(id) and id
   if terms.is_tick and not holder then note_tick(id) end
-  holder = holder or terms.is_guarded and holder_of(guard)
+  holder = holder or terms.is_guarded and holder_of(guard, terms.is_tick)
   if terms.mode == 'l' and holder and holder ~= id and not replace(holder, terms, guard, body) then holder = nil end
   if holder then
     turned_away[#turned_away + 1] = index

@@ -14,6 +14,8 @@
 -- @include order
 -- @include calls
 -- @include record
+-- @include place
+-- @include gate
 -- @include guard
 -- @include report
 -- @include announce

@@ -13,6 +13,7 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include gate
 -- @include guard
 -- @include report
 -- @include announce
@@ -26,6 +27,9 @@ local last_beat_ms = redis.call('ZSCORE', consumers, consumer)
 if last_beat_ms and tonumber(last_beat_ms) > now_ms - silent_ms then return -1 end
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
+redis.call('ZCARD', delayed)
+redis.call('HLEN', parcels)
+redis.call('ZCARD', gates)
 redis.call('HLEN', guards)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
@@ -63,10 +67,12 @@ for _, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
   end
 end
 redis.call('HDEL', held, unpack(fences))
+local released = #front
+front = return_to_gates(front) -- which of it has started nobody knows: one more start needs one more permit
 place_ready(front, 'LPUSH')
-redis.call('HINCRBY', meta, 'reclaimed', #front)
+redis.call('HINCRBY', meta, 'reclaimed', released)
 if #stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', #stopped) end
 append_events(kept, happened)
 announce(stopped)
 if was_idle and #front > 0 then wake('ready') end
-return #front + #stopped
+return released + #stopped

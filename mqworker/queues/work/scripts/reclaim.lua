@@ -11,6 +11,7 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include gate
 -- @include guard
 -- @include report
 -- @include announce
@@ -31,6 +32,9 @@ table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(
 local records = redis.call('HMGET', held, unpack(fences))
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
+redis.call('ZCARD', delayed)
+redis.call('HLEN', parcels)
+redis.call('ZCARD', gates)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
 redis.call('HLEN', graves)
@@ -75,11 +79,13 @@ end
 
 redis.call('HDEL', held, unpack(fences))
 redis.call('ZREM', leases, unpack(fences))
+local reclaimed = #front
+front = return_to_gates(front)
 place_ready(front, 'LPUSH')
-redis.call('HINCRBY', meta, 'reclaimed', #front)
+redis.call('HINCRBY', meta, 'reclaimed', reclaimed)
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
 if stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', stopped) end
 append_events(kept, happened)
 announce(ended)
 if was_idle and #front > 0 then wake('ready') end
-return { #front + stopped, buried }
+return { reclaimed + stopped, buried }

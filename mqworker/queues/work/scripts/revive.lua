@@ -1,5 +1,5 @@
 #!lua
--- revive: put dead letters back in line, as if they had just been enqueued: their counts begin anew.
+-- revive: put dead letters back in line, limited ones at their gate, as if they had just been enqueued: their counts begin anew.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
@@ -13,6 +13,7 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include gate
 -- @include guard
 -- @include report
 
@@ -23,6 +24,9 @@ if is_late then return is_late end
 if earlier then return same_answer(earlier) end
 local was_idle = is_idle()
 redis.call('ZCARD', dead)
+redis.call('ZCARD', delayed)
+redis.call('HLEN', parcels)
+redis.call('ZCARD', gates)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', guards)
@@ -38,12 +42,18 @@ for i = first_id, #ARGV do
     local _, task = id_and_task(record)
     revived[#revived + 1] = id
     -- A deadline that passed would bury it again at once, so it is dropped: whoever revives wants it to run.
-    local text = digits(now_ms) .. string.sub(record, 14, 15) .. '-' .. string.sub(record, 17, 17) .. '00000000'
+    local text = digits(now_ms) .. string.sub(record, 14, 15) .. (has_gate(record) and 'g' or '-')
+      .. string.sub(record, 17, 17) .. '00000000'
     local rest_of_record = string.sub(record, 26)
     if has_deadline(record) then
       rest_of_record = string.gsub(rest_of_record, ' ' .. digits(deadline_of(record)) .. ' ', ' ', 1)
     end
-    back[#back + 1] = text .. rest_of_record
+    text = text .. rest_of_record
+    if has_gate(text) then
+      place_limited(gate_of(text), id, text)
+    else
+      back[#back + 1] = text
+    end
     happened[#happened + 1] = { event = 'revived', task_id = id, task = task }
     redis.call('ZREM', dead, id)
     redis.call('HDEL', graves, id)

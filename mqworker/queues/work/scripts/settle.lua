@@ -9,7 +9,7 @@
 -- ARGV[8]  how many are done, ARGV[9] in how many runs of fences, ARGV[10] how many results: none, one for all of
 --          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
 --          the others, five arguments each:
---          'again', fence, due ('' is at once, at the front), more failures, more crashes
+--          'again', fence, due ('' is at once, at the front, limited ones of their gate), more failures, more crashes
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
@@ -157,6 +157,7 @@ if #kept_results > 0 then
     redis.call('HSET', meta, 'results_ms', digits(results_ms)) -- rotate_results.lua goes by the longest
   end
 end
+front = return_to_gates(front)
 if #front > 0 then place_ready(front, 'LPUSH') end
 if #back > 0 then place_ready(back, 'RPUSH') end
 if done > 0 then redis.call('HINCRBY', meta, 'succeeded', done) end

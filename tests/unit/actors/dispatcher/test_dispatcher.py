@@ -354,7 +354,7 @@ def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage
     queue = stage.dispatcher._queues["default"]
     queue.add_settlement([1])
 
-    exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle(), lambda _most: [])
+    exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle(), lambda _most: [], 0)
     assert exchange is not None
     claimed = queue.complete([0], 0)
 
@@ -389,6 +389,42 @@ def test_limited_messages_are_let_in_though_a_long_line_takes_all_the_room(stage
     posts = [stage.turn(passed_ms=50) for _ in range(4)]
 
     assert [post.mail.queue for turn in posts for post in turn if isinstance(post.mail, PermitsWanted)]
+
+
+def test_no_permits_are_wanted_any_more_as_soon_as_there_is_no_room(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    asked = [post.mail for post in stage.turn(passed_ms=50)]
+    stage.store.line = [a_record(1)]
+    stage.turn(passed_ms=1_000)
+
+    told = [post.mail for post in stage.turn(passed_ms=1)]
+
+    assert PermitsWanted("default", 1) in asked
+    assert PermitsWanted("default", 0) in told
+
+
+def test_a_permit_is_counted_from_before_the_claim_was_sent(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    stage.store.line = [
+        a_record(1).replace(b"0--3", b"0-g3").replace(b"task body", b"task 70;t=1/1000/1 body")
+    ]
+
+    (post,) = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
+
+    mail = cast(RunDeliveries, post.mail)
+    assert mail.start_by_ms == {mail.fences[0]: stage.now_ms + 70}
+
+
+def test_what_runs_at_most_once_is_not_acknowledged_when_its_permit_has_ended(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True, "once": True})
+    records = [a_record(number).replace(b"0--3", b"0-g3") for number in range(2)]
+    stage.store.line = [record.replace(b"task body", b"task 70;t=1/1000/1 body") for record in records]
+    stage.turn()  # one is acknowledged and handed out, the other waits for the worker
+
+    stage.turn(passed_ms=75)
+    stage.turn()
+
+    assert [len(arguments) for arguments in stage.store.settled if "again" in arguments] != []
 
 
 def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:

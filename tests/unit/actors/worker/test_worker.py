@@ -211,3 +211,20 @@ def test_a_server_that_is_away_is_asked_again_after_a_while(
 
     assert len(attempts) == 1
     assert stage.turn() == [900]
+
+
+def test_a_delivery_whose_permit_ended_in_its_hands_is_given_back_unbegun(stage: Stage) -> None:
+    now_ms = stage.clock.monotonic_ms()
+    permits = {901: now_ms + 100, 902: now_ms + 201}
+    stage.worker.handle(
+        RunDeliveries("default", [900, 901, 902], [a_record("quick")] * 3, permits), DISPATCHER, now_ms
+    )
+
+    stage.clock.advance(ms=100)  # the worker was stopped
+    (report,) = [post.mail for post in stage.worker.turn(stage.now_ms)]
+
+    assert stage.ran == ["quick", "quick"]  # one that needs no permit, one whose permit is good still
+    assert isinstance(report, DeliveriesFinished)
+    assert sorted(report.fences) == [900, 901, 902]
+    assert report.arguments.count("again") == 1
+    assert stage.worker.facts()["unpermitted"] == 1

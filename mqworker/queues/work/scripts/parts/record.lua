@@ -3,6 +3,8 @@
 --   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'g' with a gate, 'b' with both | 17 max crashes, base 36
 --   18-20 deliveries | 21-23 failures | 24-25 crashes | 26- id, task, [guard], [deadline], [gate], each
 --   with a space; body
+--   A permit stands before its gate, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
+--   ms' since it was claimed in the hands of a consumer.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
@@ -55,12 +57,26 @@ local function deadline_of(record)
   return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
 end
 
--- The gate at which it waits for a permit, where has_gate.
-local function gate_of(record)
+-- The gate at which it waits for a permit, where has_gate; its permit, if it has one; where the field begins and ends.
+local function gate_field(record)
   local pattern = '^[^ ]+ [^ ]+ '
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
   if has_deadline(record) then pattern = pattern .. '%d+ ' end
-  return string.match(record, pattern .. '([^ ]+) ', 26)
+  local _, before = string.find(record, pattern, 26)
+  local last = string.find(record, ' ', before + 1, true) - 1
+  local _, permit_last, permit = string.find(record, '^([%d+]+);', before + 1)
+  return string.sub(record, (permit_last or before) + 1, last), permit, before, last
+end
+
+local function gate_of(record)
+  return (gate_field(record))
+end
+
+-- The record with another permit, '' for none.
+local function with_permit(record, permit)
+  local gate, old_permit, before, last = gate_field(record)
+  if permit == (old_permit or '') then return record end
+  return string.sub(record, 1, before) .. (permit == '' and '' or permit .. ';') .. gate .. string.sub(record, last + 1)
 end
 
 -- Whether its deadline has passed: such a message is neither delivered nor cancelled any more.

@@ -1,5 +1,5 @@
 -- take: removes records from the waiting lines, urgent first, passing over what is no longer to be delivered.
--- Needs: keys, clock, record, guard, report, announce.
+-- Needs: keys, clock, record, place, gate, guard, report, announce.
 
 local MOST_BYTES = 8 * 1024 * 1024 -- a thousand long messages must not fill anybody's memory; one always fits
 
@@ -34,13 +34,13 @@ local function take_raw(count)
   return within_bytes(records)
 end
 
--- Whether the record may be delivered; settles the account of those that may not.
-local function is_deliverable(record, expired, window_ms)
+-- The record as it is delivered, or nil; settles the account of those that may not be.
+local function deliverable(record, expired, unpermitted, window_ms)
   if record == HOLE then
     redis.call('HINCRBY', meta, 'holes', -1)
-    return false
+    return nil
   end
-  if not is_record(record) then return true end -- the consumer buries what it cannot read
+  if not is_record(record) then return record end -- the consumer buries what it cannot read
   local id, task = id_and_task(record)
   if has_deadline(record) then
     -- Compared, for the deadline that is watched may belong to a later message with the same chosen id.
@@ -55,11 +55,18 @@ local function is_deliverable(record, expired, window_ms)
         if guard_mode(record) ~= 'i' and guard_mode(record) ~= 'm' then forget_over(id) end
         redis.call('HINCRBY', meta, 'holes', -1)
       end
-      return false
+      return nil
     end
   end
+  local permitted = record
+  if has_gate(record) then permitted = with_fresh_permit(record) end
+  if not permitted then
+    watch_deadline(id, record)
+    unpermitted[#unpermitted + 1] = record
+    return nil
+  end
   if guard_mode(record) == 'w' or guard_mode(record) == 'l' then release_guard(record, id, 0) end
-  return true
+  return permitted
 end
 
 local PASS_OVER_AT_MOST = 500 -- nobody else should wait long for a script that steps over what is over
@@ -68,15 +75,27 @@ local PASS_OVER_AT_MOST = 500 -- nobody else should wait long for a script that 
 local function take(count, kept, window_ms)
   local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
   local guard_count, deadline_count = redis.call('HLEN', guards), redis.call('ZCARD', deadlines)
-  if holes + guard_count + deadline_count == 0 then return (take_raw(count)), false end
-  local taken, expired, seen = {}, {}, 0
+  local has_permits = redis.call('HLEN', bucket_times) > 0
+  local is_simple = holes + guard_count + deadline_count == 0
+  if is_simple and not has_permits then return (take_raw(count)), false end
+  if has_permits then
+    redis.call('ZCARD', delayed)
+    redis.call('HLEN', parcels)
+    redis.call('ZCARD', gates)
+  end
+  local taken, expired, unpermitted, seen = {}, {}, {}, 0
   repeat
     local batch, was_cut = take_raw(count - #taken)
     seen = seen + #batch
     for _, record in ipairs(batch) do
-      if is_deliverable(record, expired, window_ms) then taken[#taken + 1] = record end
+      if is_simple and not has_gate(record) then -- most of them, in fewer steps
+        taken[#taken + 1] = record
+      else
+        taken[#taken + 1] = deliverable(record, expired, unpermitted, window_ms)
+      end
     end
   until #batch == 0 or was_cut or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
+  return_to_gates(unpermitted)
   if #expired > 0 then
     redis.call('HINCRBY', meta, 'expired', #expired)
     local ids = {}

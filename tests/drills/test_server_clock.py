@@ -1,0 +1,92 @@
+"""D21: the server's clock is set while a node works: back, forward, and by a little again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+
+from tests.drills.conftest import MakeScene, Report, Sized
+from tests.drills.ledger import read_ledger
+from tests.drills.node import PATIENT, DrillNode
+from tests.drills.rate_app import QUEUE, TIGHT, build_app
+from tests.drills.scene import Scene
+from tests.drills.starts import most_over
+from tests.support.deadline import wait_until
+from tests.support.stepped_server import SteppedServer
+
+APP = "tests.drills.rate_app:app"
+HOUR_S, DAY_S = 3_600, 86_400
+GOES_ON_S = 10.0
+"""A schedule looks every second, and a permit is there within one; the rest is for a busy machine."""
+MOST_MADE_UP = 100
+
+STEPS = {
+    "back_an_hour": [-HOUR_S],
+    "forward_a_day": [DAY_S],
+    "back_and_forth": [-HOUR_S, 0, HOUR_S, 0],
+    "by_a_little": [2, 0, -2, 0, 2, 0, -2, 0],
+}
+
+
+@pytest.fixture
+def stepped() -> Iterator[SteppedServer]:
+    """A server whose clock can be set."""
+    with SteppedServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize("offsets_s", STEPS.values(), ids=STEPS.keys())
+def test_d21_work_goes_on_by_the_new_clock(
+    stepped: SteppedServer, make_scene: MakeScene, sized: Sized, report: Report, offsets_s: Sequence[int]
+) -> None:
+    per_step = sized(200, 1_000)
+    scene = make_scene(stepped.url)
+    node = scene.add_node(program=PATIENT, app=APP)
+    node.wait_complete()
+    _, tasks = build_app(scene.app.settings)
+    _wait_for_more(scene, "rates/tick@", 2)
+    ticks_before, longest_s = _count(scene, "rates/tick@"), 0.0
+    for step, offset_s in enumerate(offsets_s):
+        for name in ("limited", "free"):
+            tasks[name].enqueue_many([(f"{name}-{step}-{number}",) for number in range(per_step)])
+        _wait_for_more(scene, f"limited-{step}", per_step // 4)
+        stepped.set_clock(offset_s)
+        began = time.monotonic()
+        _wait_for_more(scene, "limited-", per_step // 4)
+        _wait_for_more(scene, "rates/tick@", 1)
+        longest_s = max(longest_s, time.monotonic() - began)
+
+    scene.wait_drained(queues=[QUEUE])
+
+    starts = [(line[1], int(line[-1])) for line in read_ledger(scene.ledger_folder) if line[0] == "E"]
+    calls = [key for key, _ in starts if not key.startswith("rates/tick@")]
+    ticks = len(starts) - len(calls)
+    over = most_over(sorted(at_us for key, at_us in starts if key.startswith("limited-")), TIGHT)
+    steps = node.logged("server_clock_stepped")
+    report(
+        f"{len(steps)} steps, {len(calls)} calls, {ticks} ticks, went on after {longest_s:.1f} s at most, "
+        f"starts over the rate {over}"
+    )
+    assert len(calls) == len(set(calls)) == 2 * per_step * len(offsets_s)
+    assert ticks <= ticks_before + (1 + MOST_MADE_UP) * len(offsets_s) + 200
+    assert len(steps) >= len(offsets_s)
+    # Time that the server skipped fills a bucket, once for each step forward; nothing else does.
+    assert over <= TIGHT.burst * sum(later > sooner for sooner, later in pairwise([0, *offsets_s]))
+    assert not _restarted(node)
+
+
+def _wait_for_more(scene: Scene, prefix: str, more: int) -> None:
+    enough = _count(scene, prefix) + more
+    wait_until(lambda: _count(scene, prefix) >= enough, f"{more} more of {prefix}", GOES_ON_S)
+
+
+def _count(scene: Scene, prefix: str) -> int:
+    lines = read_ledger(scene.ledger_folder)
+    return sum(1 for line in lines if line[0] == "E" and line[1].startswith(prefix))
+
+
+def _restarted(node: DrillNode) -> list[str]:
+    return [line["event"] for line in node.log() if line.get("event") == "child_exited"]
