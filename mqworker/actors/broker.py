@@ -8,6 +8,7 @@ Never:    claims, settles or runs anything. It also refuses, at its start, a ser
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -17,16 +18,20 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.gateway.serving import run_broker
 from mqworker.actors.mail import Drain, Mail
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options, topic_options
-from mqworker.errors import ConfigurationError
+from mqworker.errors import ConfigurationError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
+from mqworker.model.names import QueueName
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.calls import WorkQueueOptions
-from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import LARGEST_BATCH
+from mqworker.store.command import Command
+from mqworker.store.script import Call
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
 from mqworker.tasks.events.delivery import EventDelivery
@@ -34,7 +39,10 @@ from mqworker.tasks.schedules.firing import ScheduleFiring
 from mqworker.tasks.workflows.outbox import OutboxDrain
 
 ROUND_MS = 1_000
-"""A lost wake-up delays a delayed message by this much at the most."""
+"""A lost wake-up delays a delayed message by this much at the most; with thousands of queues, by more."""
+
+_SIGNS = ("delayed", "deadlines", "results", "results:old")
+"""A queue that has none of these keys has nothing to promote, to expire or to forget."""
 
 
 class Broker:
@@ -61,6 +69,10 @@ class Broker:
         self._roster = roster
         self._is_checked = False
         self._rounds = Rounds(ROUND_MS, log)
+        self._looks = QueueLooks(store, roster, Patrol(ROUND_MS), log)
+        self._busy: deque[QueueName] = deque()
+        self._channels: frozenset[str] = frozenset()
+        self._log = log
         self._wake_ups = WakeUps(store)
         self._expired = 0
         self.is_done = False
@@ -73,21 +85,26 @@ class Broker:
 
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Promote what is due and expire what is late; sleep until the next one is due, or somebody calls."""
-        if self._was_called():
-            self._rounds.hurry(0, now_ms)
+        self._hear_calls(now_ms)
         soonest: list[int] = []
-        steps: list[Callable[[], object]] = [self._check_server, partial(self._roster.refresh, now_ms)]
+        steps: list[Callable[[], object]] = [self._check_server, partial(self._learn_queues, now_ms)]
         steps += [partial(self._fire_schedules, soonest), self._events.deliver]
-        steps += [partial(self._look_at, queue, soonest) for queue in self._roster]
-        self._rounds.hold(now_ms, steps)
+        is_answered = self._rounds.hold(now_ms, steps)
         for due_in_ms in soonest:
             self._rounds.hurry(due_in_ms, now_ms)
-        self._topics.turn(now_ms)
+        if is_answered and self._is_checked:
+            self._look(now_ms)
+            is_answered = not self._looks.is_troubled
+        if is_answered:
+            self._topics.turn(now_ms)
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until something is due."""
-        return min(self._rounds.due_in_ms(now_ms), self._topics.due_in_ms(now_ms))
+        if self._busy:
+            return 0
+        look_in_ms = self._looks.patrol.due_in_ms(now_ms)
+        return min(self._rounds.due_in_ms(now_ms), look_in_ms, self._topics.due_in_ms(now_ms))
 
     def watched(self) -> Iterable[Watched]:
         """The subscriptions to wake-ups."""
@@ -105,7 +122,7 @@ class Broker:
             "fired": self._schedules.fired,
             "ticks_skipped": self._schedules.skipped,
             "server_clock_steps": self._schedules.server_clock.steps,
-            "queues": sum(1 for _ in self._roster),
+            "queues": len(self._roster),
             "fanned_out": self._topics.moved,
         }
 
@@ -119,16 +136,58 @@ class Broker:
         if next_in_ms is not None:
             soonest.append(next_in_ms)
 
-    def _look_at(self, queue: WorkQueue, soonest: list[int]) -> None:
-        self._outbox.drain(queue)
-        next_in_ms = queue.promote()
-        if next_in_ms >= 0:
-            soonest.append(next_in_ms)
-        self._expired += queue.expire()
-        queue.rotate_results()
+    def _learn_queues(self, now_ms: int) -> None:
+        size = len(self._roster)
+        self._looks.refresh(now_ms)
+        if len(self._roster) != size:
+            self._channels = frozenset(map(self._channel, self._roster))
+            self._hear_calls(now_ms)  # before they are looked at: nothing is missed in between
 
-    def _was_called(self) -> bool:
-        return any(list(self._wake_ups.heard(queue.calls.keys.calls_for_broker for queue in self._roster)))
+    def _look(self, now_ms: int) -> None:
+        """One slice of the queues, or of those in which there is something to do."""
+        if not self._busy:
+            names = self._looks.patrol.take(now_ms)
+            for name, (signs, has_outbox) in self._looks.glance(names, self._questions, now_ms).items():
+                if has_outbox:
+                    self._drain_outbox(name, now_ms)
+                if signs:
+                    self._busy.append(name)
+        some = [self._busy.popleft() for _ in range(min(BATCH, len(self._busy)))]
+        calls = {name: self._calls(name) for name in some}
+        for name, (promoted, expired, _) in self._looks.run(calls, now_ms).items():
+            self._expired += expired
+            if promoted[0] == LARGEST_BATCH or expired == LARGEST_BATCH:
+                self._looks.patrol.hurry(name, now_ms)
+            elif 0 <= promoted[1] < ROUND_MS or (promoted[1] >= 0 and self._looks.patrol.is_slow):
+                self._looks.patrol.hurry(name, now_ms + promoted[1])
+
+    def _questions(self, name: QueueName) -> tuple[Command, ...]:
+        prefix = f"{self._roster.prefix}{{{name}}}:"
+        return ("EXISTS", *(prefix + sign for sign in _SIGNS)), ("EXISTS", f"{prefix}outbox")
+
+    def _calls(self, name: QueueName) -> Sequence[Call[Any]]:
+        calls = self._roster.calls(name)
+        return calls.promote(LARGEST_BATCH), calls.expire(LARGEST_BATCH), calls.rotate_results()
+
+    def _drain_outbox(self, name: QueueName, now_ms: int) -> None:
+        try:
+            self._outbox.drain(self._roster.queue(name))
+        except StoreUnavailable:
+            self._looks.patrol.note_away(name, now_ms)
+        except (StoreRefused, StoreFull) as error:
+            self._log.error("queue_refused", queue=name, reason=str(error))
+
+    def _channel(self, name: QueueName) -> str:
+        return f"{self._roster.prefix}{{{name}}}:delayed"
+
+    def _hear_calls(self, now_ms: int) -> None:
+        """Scripts call when something is due sooner than anything before, and when an outbox is not empty."""
+        for channel, _ in self._wake_ups.heard(self._channels):
+            if channel:
+                name = channel.removeprefix(f"{self._roster.prefix}{{").removesuffix("}:delayed")
+                self._looks.patrol.hurry(QueueName(name), now_ms)
+            else:  # some calls may have been missed
+                self._looks.patrol.hurry_all()
 
 
 def broker_of(

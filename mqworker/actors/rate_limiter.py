@@ -23,9 +23,11 @@ from mqworker.actors.mail import Drain, Mail, PeerLost, PermitsWanted
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.store.store import Store
 
 DISPATCHER = "dispatcher"
@@ -67,7 +69,7 @@ class RateLimiter:
         """Admit what the buckets allow; sleep until the next token."""
         soonest: list[int] = []
         roomy = [queue for name, queue in self._queue_by_name.items() if self._room_by_name.get(name, 0) > 0]
-        self._rounds.hold(now_ms, [partial(self._admit, queue, soonest) for queue in roomy])
+        self._rounds.hold(now_ms, [partial(self._admit, roomy, soonest)] if roomy else [])
         for next_in_ms in soonest:
             self._rounds.hurry(next_in_ms, now_ms)
         return ()
@@ -84,12 +86,22 @@ class RateLimiter:
         """For the status screen."""
         return {"rounds": self._rounds.count, "admitted": self._admitted, "room": dict(self._room_by_name)}
 
-    def _admit(self, queue: WorkQueue, soonest: list[int]) -> None:
-        admitted, next_in_ms = queue.admit(self._room_by_name[queue.name])
-        self._admitted += admitted
-        self._room_by_name[queue.name] -= admitted
-        if next_in_ms >= 0 and self._room_by_name[queue.name] > 0:
-            soonest.append(max(1, next_in_ms))
+    def _admit(self, queues: Sequence[WorkQueue], soonest: list[int]) -> None:
+        """All in one round trip; trouble with one queue is raised when the others have been served."""
+        calls = [queue.calls.admit(min(self._room_by_name[queue.name], LARGEST_BATCH)) for queue in queues]
+        outcomes = self._store.attempt_each([self._store.begin([call]) for call in calls])
+        troubles: list[MqworkerError] = []
+        for queue, outcome in zip(queues, outcomes, strict=True):
+            if isinstance(outcome, MqworkerError):
+                troubles.append(outcome)
+                continue
+            admitted, next_in_ms = outcome[0]
+            self._admitted += admitted
+            self._room_by_name[queue.name] -= admitted
+            if next_in_ms >= 0 and self._room_by_name[queue.name] > 0:
+                soonest.append(max(1, next_in_ms))
+        for trouble in troubles:
+            raise trouble
 
 
 def main(control: Mailbox, start: ChildStart) -> int:

@@ -8,6 +8,7 @@ Never:    takes a lock: of two scanners, the one whose script comes first has do
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -16,15 +17,23 @@ from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import Drain, Mail
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
 from mqworker.log import Logger
-from mqworker.queues.work.queue import WorkQueue
+from mqworker.model.names import QueueName
+from mqworker.queues.work.steps import LARGEST_BATCH, UNUSED_LANE_MS
+from mqworker.store.command import Command
+from mqworker.store.script import Call
+from mqworker.store.store import Store
 
 ROUND_MS = 500
+FORGET_EVERY_MS = 60_000
+FORGETS_PER_S = 50
+NEXT_PAGE_MS = 100
 
-_FORGET_EVERY = 120
+_FIRST_PAGE = ("0", "0")
 
 
 class RecoveryScanner:
@@ -32,9 +41,15 @@ class RecoveryScanner:
 
     name = "recovery_scanner"
 
-    def __init__(self, roster: QueueRoster, *, interval_ms: int, log: Logger) -> None:
+    def __init__(self, store: Store, roster: QueueRoster, *, interval_ms: int, log: Logger) -> None:
         self._roster = roster
         self._rounds = Rounds(interval_ms, log)
+        self._looks = QueueLooks(store, roster, Patrol(interval_ms), log)
+        self._forgetting = QueueLooks(store, roster, Patrol(FORGET_EVERY_MS, FORGETS_PER_S), log)
+        self._busy: deque[QueueName] = deque()
+        self._repair_from: dict[QueueName, tuple[str, str]] = {}
+        """Where to go on in queues that hold more than one page."""
+        self._forget_from: dict[QueueName, tuple[str, str]] = {}
         self._log = log
         self._reclaimed = 0
         self._buried = 0
@@ -48,17 +63,24 @@ class RecoveryScanner:
         return ()
 
     def turn(self, now_ms: int) -> Sequence[Post]:
-        """Go through all queues, once per interval."""
-        steps = [
-            partial(self._roster.refresh, now_ms),
-            *(partial(self._scan, queue) for queue in self._roster),
-        ]
-        self._rounds.hold(now_ms, steps)
+        """Look at one slice of the queues, or mend those in which something is stuck."""
+        if not self._rounds.hold(now_ms, [partial(self._learn_queues, now_ms)]):
+            return ()
+        if not self._busy:
+            names = self._looks.patrol.take(now_ms)
+            found = self._looks.glance(names, self._questions, now_ms)
+            self._busy.extend(name for name, signs in found.items() if any(signs))
+        if not self._looks.is_troubled:
+            self._scan(now_ms)
+        if not self._looks.is_troubled:
+            self._forget(now_ms)
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
-        """Until the next round."""
-        return self._rounds.due_in_ms(now_ms)
+        """Until the next look."""
+        patrols = (self._looks.patrol, self._forgetting.patrol)
+        waits_ms = [self._rounds.due_in_ms(now_ms), *(patrol.due_in_ms(now_ms) for patrol in patrols)]
+        return 0 if self._busy else min(waits_ms)
 
     def watched(self) -> Iterable[Watched]:
         """Nothing but mail."""
@@ -73,20 +95,64 @@ class RecoveryScanner:
             "repaired": self._repaired,
         }
 
-    def _scan(self, queue: WorkQueue) -> None:
-        reclaimed, buried = queue.reclaim()
-        repaired = queue.repair()
-        if self._rounds.count % _FORGET_EVERY == 0:
-            queue.forget()
-        self._reclaimed, self._buried = self._reclaimed + reclaimed, self._buried + buried
-        self._repaired += repaired
-        if reclaimed or buried or repaired:
-            self._log.warning(
-                "queue_recovered", queue=queue.name, reclaimed=reclaimed, buried=buried, repaired=repaired
-            )
+    def _learn_queues(self, now_ms: int) -> None:
+        self._looks.refresh(now_ms)
+        self._forgetting.patrol.add(self._roster)
+
+    def _questions(self, name: QueueName) -> tuple[Command, ...]:
+        """Without any of these there is neither a lease that can end nor an entry without its other half."""
+        prefix = f"{self._roster.prefix}{{{name}}}:"
+        pairs = (f"{prefix}leases", f"{prefix}held:", f"{prefix}delayed", f"{prefix}parcels")
+        return ("EXISTS", *pairs), ("HEXISTS", f"{prefix}meta", "holes")
+
+    def _scan(self, now_ms: int) -> None:
+        some = [self._busy.popleft() for _ in range(min(BATCH, len(self._busy)))]
+        for name, (reclaim, repair) in self._looks.run(
+            {name: self._calls(name) for name in some}, now_ms
+        ).items():
+            (reclaimed, buried), (repaired, *cursors) = reclaim, repair
+            if reclaimed + buried >= LARGEST_BATCH:
+                self._looks.patrol.hurry(name, now_ms)
+            _note_page(self._repair_from, name, cursors)
+            self._reclaimed, self._buried = self._reclaimed + reclaimed, self._buried + buried
+            self._repaired += repaired
+            if reclaimed or buried or repaired:
+                self._log.warning(
+                    "queue_recovered", queue=name, reclaimed=reclaimed, buried=buried, repaired=repaired
+                )
+
+    def _calls(self, name: QueueName) -> Sequence[Call[Any]]:
+        calls = self._roster.calls(name)
+        return calls.reclaim(LARGEST_BATCH), calls.repair(*self._repair_from.get(name, _FIRST_PAGE))
+
+    def _forget(self, now_ms: int) -> None:
+        """Drop what is remembered longer than needed, a page at a time."""
+        names = self._forgetting.patrol.take(now_ms)
+        calls = {name: [self._forget_call(name)] for name in names}
+        for name, (cursors,) in self._forgetting.run(calls, now_ms).items():
+            if _note_page(self._forget_from, name, cursors):
+                self._forgetting.patrol.hurry(name, now_ms + NEXT_PAGE_MS)
+
+    def _forget_call(self, name: QueueName) -> Call[tuple[str, str]]:
+        cursors = self._forget_from.get(name, _FIRST_PAGE)
+        return self._roster.calls(name).forget(UNUSED_LANE_MS, *cursors)
+
+
+def _note_page(
+    page_by_name: dict[QueueName, tuple[str, str]], name: QueueName, cursors: Sequence[str]
+) -> bool:
+    """Where to go on next time; whether there is more."""
+    first, second = cursors
+    if first or second:
+        page_by_name[name] = (first, second)
+    else:
+        page_by_name.pop(name, None)
+    return bool(first or second)
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The recovery scanner's process."""
-    roster = QueueRoster(open_store(start), queue_options(start.settings))
-    return run_actor(RecoveryScanner(roster, interval_ms=ROUND_MS, log=logger_of(start)), control, start)
+    store = open_store(start)
+    roster = QueueRoster(store, queue_options(start.settings))
+    scanner = RecoveryScanner(store, roster, interval_ms=ROUND_MS, log=logger_of(start))
+    return run_actor(scanner, control, start)

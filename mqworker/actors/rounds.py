@@ -28,13 +28,14 @@ class Rounds:
         """Hold the next round so soon at the latest."""
         self._next_ms = min(self._next_ms, now_ms + in_ms)
 
-    def hold(self, now_ms: int, steps: Iterable[Callable[[], object]]) -> None:
+    def hold(self, now_ms: int, steps: Iterable[Callable[[], object]]) -> bool:
         """Do all steps if it is time; each on its own, so that one broken queue does not harm the others.
 
-        Each is done before the next one is asked for.
+        Each is done before the next one is asked for. False when the server did not answer: that may have
+        taken long, and whoever calls should answer pings before he asks it anything else.
         """
         if now_ms < self._next_ms:
-            return
+            return True
         self._next_ms = now_ms + self._interval_ms
         for step in steps:
             try:
@@ -46,8 +47,9 @@ class Rounds:
                     self._log.warning("store_unavailable", reason=str(error))
                 self._is_down = True
                 self._next_ms = now_ms + OUTAGE_PAUSE_MS
-                return
+                return False
         if self._is_down:
             self._is_down = False
             self._log.info("store_resumed")
         self.count += 1
+        return True

@@ -37,7 +37,12 @@ class WakeUps:
 
     def _listen_to(self, channels: frozenset[str]) -> bool:
         """Whether something may have been missed on the way from the old subscription to the new one."""
-        if channels == self._channels:
+        if channels is self._channels or channels == self._channels:
+            return False
+        if self._subscription is not None and channels > self._channels:
+            new = channels - self._channels
+            self._channels = channels
+            self._subscription.add(sorted(new))
             return False
         was_listening = self._subscription is not None
         if self._subscription is not None:

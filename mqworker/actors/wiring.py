@@ -18,13 +18,14 @@ _ACTOR_READ_TIMEOUT_S = 2.0
 """Shorter than the supervisor's patience: while Redis hangs, an actor must still answer pings."""
 
 
-def open_store(start: ChildStart) -> Store:
+def open_store(start: ChildStart, *, longest_read_s: float = _ACTOR_READ_TIMEOUT_S) -> Store:
     """The store of an actor. It repeats nothing by itself: the actor's next turn does."""
     settings = start.settings
+    longest_s = min(longest_read_s, _ACTOR_READ_TIMEOUT_S)
     connection = open_connection(
         parse_address(start.redis_url),
-        connect_timeout_s=min(settings.connect_timeout_s, _ACTOR_READ_TIMEOUT_S),
-        read_timeout_s=min(settings.read_timeout_s, _ACTOR_READ_TIMEOUT_S),
+        connect_timeout_s=min(settings.connect_timeout_s, longest_s),
+        read_timeout_s=min(settings.read_timeout_s, longest_s),
         client_name=f"mqworker-{start.name}".replace(":", "-"),
     )
     return Store(connection, retry_for_ms=0)

@@ -145,6 +145,10 @@ class SystemView:
     server: ServerView
     nodes: tuple[NodeView, ...] = ()
     queues: tuple[QueueView, ...] = ()
+    idle_queues: int = 0
+    """Where there are very many: how many hold nothing, and so are not among `queues`."""
+    idle_totals: Mapping[str, int] = field(default_factory=dict)
+    """Their counters together."""
 
     def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
         """Whether a node takes from this queue, or another consumer that was heard lately."""

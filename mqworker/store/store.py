@@ -112,6 +112,12 @@ class Store:
         """Plain commands that only read; they may be sent again."""
         return self._send(commands, key)
 
+    def read_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """Plain commands that only read, of many queues, once: of each its reply, or its own trouble."""
+        return self._connection.execute_each(commands, keys)
+
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()

@@ -13,7 +13,18 @@ SHARED_ACTOR_MODULES = {
     # how actors talk and live
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
     # what several of them use; none of these is an actor
-    *("garbage", "node_file", "queue_roster", "rounds", "run_slot", "tickets", "wake_ups", "waker"),
+    *(
+        "garbage",
+        "node_file",
+        "patrol",
+        "queue_roster",
+        "rounds",
+        "run_slot",
+        "silence",
+        "tickets",
+        "wake_ups",
+    ),
+    *("wake_ups", "waker"),
 }
 # What an actor is made of beside its own module or package: (importing, imported).
 PARTS_OF_ACTORS = {

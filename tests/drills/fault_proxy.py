@@ -44,8 +44,10 @@ class HeldRequest:
 class FaultProxy:
     """Stands between clients and a server on loopback; one thread per link."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, *, delay_s: float = 0.0) -> None:
         self.mode = Mode.PASS
+        self.delay_s = delay_s
+        """How long bytes are under way, in each direction; they keep their order."""
         self.resets = 0
         self._server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -123,8 +125,10 @@ class FaultProxy:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
+            under_way: deque[tuple[float, bytes, socket.socket]] = deque()
             while True:
-                for key, _ in selector.select(1.0):
+                wait_s = 1.0 if not under_way else max(0.0, under_way[0][0] - time.monotonic())
+                for key, _ in selector.select(wait_s):
                     source: socket.socket = key.fileobj  # type: ignore[assignment]
                     data = source.recv(_CHUNK_BYTES)
                     if not data:
@@ -132,7 +136,10 @@ class FaultProxy:
                     if source is client and self._is_held(data):
                         self._hold_back(data, server, client)
                         return
-                    self._pass_on(data, key.data, is_reply=source is server)
+                    under_way.append((time.monotonic() + self.delay_s, data, key.data))
+                while under_way and under_way[0][0] <= time.monotonic():
+                    _, data, sink = under_way.popleft()
+                    self._pass_on(data, sink, is_reply=sink is client)
         self._links.discard(client)
 
     def _hold_back(self, data: bytes, server: socket.socket, client: socket.socket) -> None:

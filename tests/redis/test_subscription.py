@@ -10,7 +10,7 @@ import pytest
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
 from mqworker.store.link.connection import Connection
-from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
+from mqworker.store.link.subscription import ADDED, RESUBSCRIBED, Subscription
 from tests.support.real_server import RealServer
 
 
@@ -28,6 +28,35 @@ def test_published_bodies_arrive_with_their_channel(connection: Connection) -> N
 
     assert [subscription.get(5), subscription.get(5)] == [("b", b"1"), ("a", b"2")]
     assert subscription.get(0) is None
+    subscription.close()
+
+
+def test_channels_can_be_added_and_nothing_of_the_others_is_missed(connection: Connection) -> None:
+    subscription = connection.subscribe(["a"])
+    connection.execute([("SPUBLISH", "a", "before")], "a")
+
+    subscription.add([f"more-{number}" for number in range(1_000)])
+    confirmed = {subscription.get(5) for _ in range(1_001)}
+    connection.execute([("SPUBLISH", "more-999", "1"), ("SPUBLISH", "a", "2")], "a")
+
+    assert confirmed == {("a", b"before"), *((f"more-{number}", ADDED) for number in range(1_000))}
+    assert [subscription.get(5), subscription.get(5)] == [("more-999", b"1"), ("a", b"2")]
+    subscription.close()
+
+
+def test_added_channels_are_listened_to_again_after_a_killed_link(
+    server: RealServer, connection: Connection
+) -> None:
+    subscription = connection.subscribe(["a"])
+    subscription.add(["b"])
+    assert subscription.get(5) == ("b", ADDED)
+    with server.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+
+    assert subscription.get(5) == RESUBSCRIBED
+    connection.execute([("SPUBLISH", "b", "again")], "b")
+
+    assert subscription.get(5) == ("b", b"again")
     subscription.close()
 
 

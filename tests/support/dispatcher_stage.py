@@ -69,6 +69,9 @@ class ScriptedStore:
             else [self.held.get(fence) for fence in fences]
         ]
 
+    def read_each(self, commands: Sequence[Sequence[Any]], keys: Sequence[str]) -> list[Any]:
+        return [self.read([command], key)[0] for command, key in zip(commands, keys, strict=True)]
+
     def begin(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
         return list(calls)
 

@@ -113,9 +113,9 @@ class QueueReference:
 
     def claim(self, count: int, consumer: str) -> dict[int, Item]:
         """Fence -> item of a claim."""
-        if consumer and not self.is_paused:
-            self.consumers.add(consumer)
         given = {self.fence + at: item for at, item in enumerate(self.take(count), start=1)}
+        if consumer and given:
+            self.consumers.add(consumer)
         self.fence += len(given)
         self.held.setdefault(consumer, {}).update(given)
         return given

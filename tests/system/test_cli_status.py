@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqworker.model.settlement import Ack
+from mqworker.queues.work.keys import beats_keys
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.samples import sample
 from tests.support.command_line import CONSUMER, NODE, CommandLine, a_child
@@ -85,6 +86,54 @@ def test_without_any_server_in_the_directory_it_says_how_to_start_one(tmp_path: 
     assert not (tmp_path / ".mqworker").exists()
 
 
+def test_of_very_many_queues_those_that_hold_nothing_are_counted(
+    line: CommandLine, server: RealServer
+) -> None:
+    line.add_node("mail")
+    line.queue("mail").enqueue(*some_messages(3))
+    with server.client() as client:
+        client.sadd("mqw:queues", *(f"idle-{number}" for number in range(1_000)))
+        client.hset("mqw:{idle-7}:meta", mapping={"enqueued": "40", "succeeded": "40"})
+        client.hset("mqw:{idle-8}:meta", mapping={"paused": "1"})
+
+    screen = line.type("status").output
+    found = json.loads(line.type("status", "--json").output)
+
+    assert "and 999 queues that hold nothing and nobody consumes" in screen
+    assert len(screen.splitlines()) < 40
+    assert [queue["name"] for queue in found["queues"]] == ["idle-8", "mail"]
+    assert found["idle_queues"] == 999
+    assert (found["totals"]["enqueued"], found["totals"]["succeeded"]) == (43, 40)
+
+
+def test_a_foreign_key_among_very_many_queues_hides_none(line: CommandLine, server: RealServer) -> None:
+    line.add_node("mail")
+    with server.client() as client:
+        client.sadd("mqw:queues", *(f"idle-{number}" for number in range(300)))
+        client.set("mqw:{idle-7}:meta", "foreign")
+
+    found = json.loads(line.type("status", "--json").output)
+
+    broken = [queue["name"] for queue in found["queues"] if queue["trouble"]]
+    assert broken == ["idle-7"]
+    assert len(found["queues"]) + found["idle_queues"] == 300
+
+
+def test_a_consumer_is_heard_by_its_beat_however_long_it_claimed_nothing(
+    line: CommandLine, server: RealServer
+) -> None:
+    line.queue("mail").enqueue(*some_messages(1))
+    line.queue("mail").claim(1, consumer=CONSUMER)
+    with server.client() as client:
+        now_s, _ = client.time()
+        client.zadd("mqw:{mail}:consumers", {CONSUMER: (now_s - 3_600) * 1000})
+        client.zadd(beats_keys("mqw")[0], {f"{CONSUMER} 5000": now_s * 1000})
+
+    found = json.loads(line.type("status", "--json").output)
+
+    assert found["queues"][0]["consumers"][0]["silent_ms"] < 60_000
+
+
 def test_json_has_the_documented_shape(line: CommandLine) -> None:
     line.add_node("mail")
     queue = line.queue("mail")
@@ -93,7 +142,8 @@ def test_json_has_the_documented_shape(line: CommandLine) -> None:
 
     found = json.loads(line.type("status", "--json").output)
 
-    assert found.keys() == {"at_ms", "namespace", "verdict", "server", "nodes", "queues", "totals"}
+    documented = {"at_ms", "namespace", "verdict", "server", "nodes", "queues", "idle_queues", "totals"}
+    assert found.keys() == documented
     mail = found["queues"][0]
     assert (mail["name"], mail["ready"], mail["leased"], mail["in_per_s"]) == ("mail", 2, 1, None)
     assert mail["consumers"][0]["name"] == CONSUMER

@@ -60,11 +60,14 @@ from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavail
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName
 from mqworker.store.exchange import Exchange
+from mqworker.store.link.subscription import ADDED
 from mqworker.store.store import Store
 
 POLL_MS = 1_000
 """A lost wake-up costs this much, never a message."""
 OUTAGE_PAUSE_MS = 200
+MOST_STOCK = 100
+"""Queues in which stock is taken in one turn."""
 CAUTION_MS = 1_000
 """So long after something was given back, event loops are not counted as room for its queue."""
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
@@ -250,15 +253,15 @@ class Dispatcher:
         queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
 
     def _take_stock(self, now_ms: int) -> None:
-        for queue in self._queues:
-            if not self._stock.is_due(queue, now_ms):
-                continue
-            known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
+        due = [queue for queue in self._queues if self._stock.is_due(queue, now_ms)]
+        for queue, held in self._stock.held(due[:MOST_STOCK], now_ms) if due else ():
             try:
-                self._stock.take(queue, known, [*self._crew, *self._lost.hands()], now_ms)
+                if isinstance(held, MqworkerError):
+                    raise held
+                known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
+                self._stock.compare(queue, held, known, [*self._crew, *self._lost.hands()], now_ms)
             except STORE_TROUBLE as error:
                 self._suspend(queue, error, now_ms)
-                return
 
     def _give_back_what_waits(self, now_ms: int) -> None:
         """Learn from what found no worker, and let other nodes have it when it waits too long."""
@@ -340,9 +343,9 @@ class Dispatcher:
                 self._cancel(text[7:])
                 continue
             for queue in self._queues:
-                if channel == queue.held_key:
+                if channel == queue.held_key and text != ADDED:
                     self._shortcuts.hear(queue, text, now_ms)
-                elif channel == "":
+                elif channel in (queue.held_key, ""):
                     self._stock.hurry(queue, now_ms)
                 if channel in (queue.keys.meta, "") and not queue.may_have_messages:
                     queue.wake(min(each.worker_ms for each in self._queues))

@@ -8,13 +8,14 @@ that are still on their way to us: so what is unknown is looked at twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mqworker.actors.dispatcher.early_starts import Shortcuts
 from mqworker.actors.dispatcher.queue import DispatchedQueue
 from mqworker.actors.dispatcher.verdicts import verdict_on_lost_flight
 from mqworker.actors.dispatcher.workers import Hand
+from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.store.store import Store
 
@@ -44,20 +45,36 @@ class StockTaking:
         # Before something is released no worker may have begun it by itself, nor do so later.
         return not self._unknown.get(queue.name) or self._shortcuts.close_all()
 
-    def take(self, queue: DispatchedQueue, known: set[int], hands: Iterable[Hand], now_ms: int) -> None:
+    def held(
+        self, queues: Sequence[DispatchedQueue], now_ms: int
+    ) -> list[tuple[DispatchedQueue, set[int] | MqworkerError]]:
+        """What the server counts among our leases in each of these queues, in one round trip for all."""
+        for queue in queues:
+            self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
+        # Any: HKEYS answers texts.
+        found: list[Any] = self._store.read_each(
+            [("HKEYS", queue.held_key) for queue in queues], [queue.keys.meta for queue in queues]
+        )
+        return [
+            (queue, fences if isinstance(fences, MqworkerError) else {int(fence) for fence in fences})
+            for queue, fences in zip(queues, found, strict=True)
+        ]
+
+    def compare(
+        self, queue: DispatchedQueue, held: set[int], known: set[int], hands: Iterable[Hand], now_ms: int
+    ) -> None:
         """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
-        for hand in hands:
-            known |= {fence for name, fence in hand.flights if name == queue.name}
-        self._due_at_ms[queue.name] = now_ms + STOCK_EVERY_MS
-        # Any: the replies of HKEYS and HMGET.
-        fences: Any = self._store.read([("HKEYS", queue.held_key)], queue.keys.meta)[0]
-        unknown = {int(fence) for fence in fences} - known
+        unknown = held - known
+        if unknown:
+            for hand in hands:
+                unknown -= {fence for name, fence in hand.flights if name == queue.name}
         strays = sorted(unknown & self._unknown.pop(queue.name, set()))
         if unknown.difference(strays):
             self._unknown[queue.name] = unknown.difference(strays)
             self._due_at_ms[queue.name] = now_ms + SECOND_LOOK_MS
         if not strays:
             return
+        # Any: HMGET answers records.
         records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
         for fence in strays:
             self._shortcuts.note_over(queue.name, fence)

@@ -94,11 +94,11 @@ class Look:
         namespace = self._settings.namespace
         try:
             self._reader = self._reader or _quick_look(self._settings)
-            return read_system(self._reader, namespace)
+            return read_system(self._reader, namespace, is_brief=True)
         except NoQuickLook:
             # Not a plain server, or in trouble: the full store copes with it, or says what is wrong.
             self._reader = _full_store(self._settings)
-            return read_system(self._reader, namespace)
+            return read_system(self._reader, namespace, is_brief=True)
 
 
 def _quick_look(settings: Settings) -> Reader:

@@ -14,6 +14,7 @@
                  "in_per_s", "out_per_s", "drain_s", "trouble" (why it cannot be read),
                  "consumers": [{"name", "silent_ms", "held"}],
                  "totals": {"enqueued", "succeeded", "retried", "buried", "reclaimed", …}}],
+     "idle_queues": how many more there are, of hundreds, that hold nothing and nobody consumes,
      "totals": {the same, over all queues}}
 
 What is not known is null. Durations are in ms or s as the name says, instants ms since 1970 UTC on the
@@ -22,7 +23,6 @@ server's clock, totals since each queue was made. Text from tasks is masked as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from mqworker.cli.status.gateway_lines import gateway_documents
@@ -57,7 +57,8 @@ def document(view: SystemView) -> Document:
         },
         "nodes": [_node(node) for node in view.nodes],
         "queues": [queue_document(queue) for queue in view.queues],
-        "totals": sum_of_totals(view.queues),
+        "idle_queues": view.idle_queues,
+        "totals": totals_of(view),
     }
 
 
@@ -70,6 +71,7 @@ def outage_document(error: MqworkerError) -> Document:
         "server": None,
         "nodes": [],
         "queues": [],
+        "idle_queues": 0,
         "totals": {},
     }
 
@@ -100,10 +102,10 @@ def queue_document(queue: QueueView) -> Document:
     }
 
 
-def sum_of_totals(queues: Iterable[QueueView]) -> dict[str, int]:
+def totals_of(view: SystemView) -> dict[str, int]:
     """The counters of all queues together."""
-    sums: dict[str, int] = {}
-    for queue in queues:
+    sums: dict[str, int] = dict(view.idle_totals)
+    for queue in view.queues:
         for name, count in queue.totals.items():
             sums[name] = sums.get(name, 0) + count
     return sums

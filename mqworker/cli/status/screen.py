@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from mqworker.cli.status.document import sum_of_totals
+from mqworker.cli.status.document import totals_of
 from mqworker.cli.status.gateway_lines import gateway_lines
 from mqworker.cli.status.model_lines import model_lines
 from mqworker.cli.table import Cell, Column, Row, table
@@ -64,7 +64,7 @@ def screen(view: SystemView, width: int) -> list[str]:
     for node in view.nodes:
         lines += ["", *_node_lines(node, view.at_ms, width)]
     lines += ["", *queue_lines(view, width)]
-    return [*lines, "", *_totals_lines(view, width)] if view.queues else lines
+    return [*lines, "", *_totals_lines(view, width)] if view.queues or view.idle_queues else lines
 
 
 def outage_screen(error: MqworkerError, width: int) -> list[str]:
@@ -91,6 +91,11 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 def queue_lines(view: SystemView, width: int) -> list[str]:
     """The table of queues; what is special about one stands in a line below it."""
     others = model_lines(view)
+    if view.idle_queues:
+        idle = (
+            f"{'and ' * bool(view.queues)}{view.idle_queues:,} queues that hold nothing and nobody consumes"
+        )
+        others = [click.style(idle, dim=True), *others]
     if not view.queues:
         return others or ["no queue was ever used here"]
     lines = table(_QUEUE_COLUMNS, [_queue_row(queue) for queue in view.queues], width=width)
@@ -218,7 +223,7 @@ def _notes(queue: QueueView, view: SystemView) -> Iterator[str]:
 
 
 def _totals_lines(view: SystemView, width: int) -> list[str]:
-    totals = sum_of_totals(view.queues)
+    totals = totals_of(view)
     usual = ("enqueued", "succeeded", "retried", "buried", "reclaimed")
     shown = [f"{count:,} {name}" for name, count in totals.items() if count or name in usual]
     text = f"since the queues were made: {', '.join(shown)}" if totals else ""

@@ -155,12 +155,14 @@ class WorkQueueCalls:
         """A consumer's sign of life."""
         return Call(script("beat"), self.keys.shared, (consumer,), lambda _: None)
 
-    def reap(self, consumer: ConsumerName, silent_ms: int, limit: int) -> Call[int]:
-        """Release what a silent consumer holds: how many, or -1 when it is alive."""
+    def reap(
+        self, consumer: ConsumerName, silent_ms: int, limit: int, *, valid_until_ms: int = 0
+    ) -> Call[int]:
+        """Release what a silent consumer holds: how many, or -1 when it is alive or the time is over."""
         return Call(
             script("reap"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, limit, consumer, silent_ms, self._window_ms),
+            (self._kept, limit, consumer, silent_ms, self._window_ms, valid_until_ms),
             int,
         )
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from mqworker.model.names import ConsumerName, QueueName
 
+# One in each sixteenth of the slots, so that each of up to sixteen primaries has one (store/test_slots.py).
+_BEATS_NUMBERS = (2950, 2840, 924, 834, 609, 719, 2090, 2180, 872, 962, 2806, 2916, 392, 282, 2810, 2900)
+
 
 def queues_key(namespace: str) -> str:
     """set: the names of all queues; written beside the scripts, for it lies in another slot."""
@@ -17,6 +20,14 @@ def queues_key(namespace: str) -> str:
 def nodes_key(namespace: str) -> str:
     """set: the names of all nodes; those without a snapshot are gone."""
     return f"{namespace}:nodes"
+
+
+def beats_keys(namespace: str) -> tuple[str, ...]:
+    """Zsets, `consumer time-out` -> last beat, ms: spread over the slots, so that each primary has some.
+
+    A single server needs only the first.
+    """
+    return tuple(f"{namespace}:{{beats:{number}}}:beats" for number in _BEATS_NUMBERS)
 
 
 def node_key(namespace: str, node: str) -> str:

@@ -14,6 +14,8 @@ from mqworker.store.script import Call, scripts_of
 script = scripts_of(__package__)
 
 KEPT = 60
+COUNTERS = ("enqueued", "revived", "succeeded", "buried", "cancelled", "expired")
+"""The fields of meta that sample.lua adds up."""
 
 
 def sample(keys: WorkQueueKeys) -> Call[bool]:

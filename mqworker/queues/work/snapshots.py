@@ -7,7 +7,7 @@ asked queue by queue, for each lives where its slot is.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
@@ -15,7 +15,7 @@ from mqworker.errors import MqworkerError, StoreRefused
 from mqworker.model.names import QueueName
 from mqworker.model.throughput import Sample, Throughput
 from mqworker.model.view import ChildView, ConsumerView, NodeView, QueueView, SystemView
-from mqworker.queues.work.keys import WorkQueueKeys, node_key, nodes_key, queues_key
+from mqworker.queues.work.keys import WorkQueueKeys, beats_keys, node_key, nodes_key, queues_key
 from mqworker.queues.work.samples import decode_sample
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.quick_look import QuickLook
@@ -45,6 +45,11 @@ TOTALS = (
 # Ten seconds of them, and the one before.
 _SAMPLES_READ = 12
 _SWITCHES = ("paused", "limit")
+MOST_SHOWN = 200
+"""More queues than this are not all worth a line: `status` counts those that hold nothing."""
+_ASKED_AT_ONCE = 5_000
+# A queue that has none of these keys holds nothing.
+_SIGNS = ("ready", "urgent", "delayed", "held:", "consumers", "delivered", "dead")
 # `mqworker queue pause` notes when; a program's `pause` notes only that.
 _EARLIEST_INSTANT_MS = 1_000_000_000_000
 
@@ -63,13 +68,22 @@ class Reader(Protocol):
         """Let go of the server."""
 
 
-def read_system(store: Reader, namespace: str) -> SystemView:
-    """Everything: for `status`."""
+def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> SystemView:
+    """Everything: for `status`. Briefly: of very many queues, those that hold nothing are only counted."""
     at_ms, server, queue_names, node_names = _read_names(store, namespace)
-    queues = read_queues(store, namespace, queue_names)
+    idle: dict[str, dict[str, int]] = {}
+    if is_brief and len(queue_names) > MOST_SHOWN and not _is_cluster(store):
+        idle = _read_idle(store, namespace, queue_names)
+    queues = read_queues(store, namespace, [name for name in queue_names if name not in idle])
     nodes = _read_nodes(store, namespace, node_names)
     return SystemView(
-        at_ms, namespace, view_of(server), nodes, tuple(sorted(queues, key=lambda queue: queue.name))
+        at_ms,
+        namespace,
+        view_of(server),
+        nodes,
+        tuple(sorted(queues, key=lambda queue: queue.name)),
+        len(idle),
+        {total: sum(totals[total] for totals in idle.values()) for total in TOTALS} if idle else {},
     )
 
 
@@ -87,22 +101,57 @@ def read_nodes(store: Reader, namespace: str) -> tuple[NodeView, ...]:
 
 def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[QueueView]:
     """These queues, on a single server in one round trip."""
-    calls = [survey(WorkQueueKeys.of(namespace, QueueName(name))) for name in names]
-    if not calls:
+    if not names:
         return []
+    beats = _read_beats(store, namespace)
+    calls = [survey(WorkQueueKeys.of(namespace, QueueName(name)), beats) for name in names]
     if not _is_cluster(store):
         with suppress(StoreRefused):  # a foreign key in the place of one of ours: look at each on its own
             return store.run_together(calls)
     return [_surveyed(store, call, name) for call, name in zip(calls, names, strict=True)]
 
 
-def survey(keys: WorkQueueKeys) -> Call[QueueView]:
-    """One queue in one look."""
+def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The totals of queues that hold nothing and that nobody waits at, in a round trip for some thousands."""
+    idle: dict[str, dict[str, int]] = {}
+    for start in range(0, len(names), _ASKED_AT_ONCE):
+        some = names[start : start + _ASKED_AT_ONCE]
+        commands: list[Command] = []
+        for name in some:
+            prefix = f"{namespace}:{{{name}}}:"
+            commands.append(("EXISTS", *(prefix + sign for sign in _SIGNS)))
+            commands.append(("HMGET", f"{prefix}meta", *TOTALS, *_SWITCHES))
+        replies: list[Any] = []  # Any: EXISTS answers a number, HMGET texts
+        with suppress(StoreRefused):  # a foreign key in the place of one of ours: none of these is left out
+            replies = store.read(commands, None)
+        for name, count, values in zip(some, replies[::2], replies[1::2], strict=False):
+            if count == 0 and not any(values[len(TOTALS) :]):
+                numbers = [int(value or 0) if (value or b"0").isdigit() else 0 for value in values]
+                idle[name] = dict(zip(TOTALS, numbers, strict=False))
+    return idle
+
+
+def _read_beats(store: Reader, namespace: str) -> dict[bytes, int]:
+    """When each consumer was heard last, in any queue; on the clock of the server that heard it."""
+    keys = beats_keys(namespace) if _is_cluster(store) else beats_keys(namespace)[:1]
+    heard: dict[bytes, int] = {}
+    for key in keys:
+        with suppress(MqworkerError):  # a shard that is away, a foreign key: the others know as well
+            # Any: ZRANGE answers names and scores in turn.
+            beats: Any = store.read([("ZRANGE", key, 0, -1, "WITHSCORES")], key)[0]
+            for member, beat_ms in zip(beats[::2], beats[1::2], strict=True):
+                consumer = member.partition(b" ")[0]
+                heard[consumer] = max(int(float(beat_ms)), heard.get(consumer, 0))
+    return heard
+
+
+def survey(keys: WorkQueueKeys, beats: Mapping[bytes, int]) -> Call[QueueView]:
+    """One queue in one look; `beats` tells when its consumers were heard elsewhere."""
     return Call(
         script("survey"),
         (*keys.shared, keys.held(None), keys.named("delivered"), keys.named("samples")),
         (_SAMPLES_READ, *TOTALS, *_SWITCHES),
-        lambda reply: _queue_view(keys.queue, reply),
+        lambda reply: _queue_view(keys.queue, reply, beats),
     )
 
 
@@ -166,14 +215,16 @@ def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:
         store.read([("SREM", nodes, *names)], nodes)
 
 
-def _queue_view(name: str, reply: RawReply) -> QueueView:
+def _queue_view(name: str, reply: RawReply, beats: Mapping[bytes, int]) -> QueueView:
     now_ms, values, depths, front, consumers, samples = reply
     texts = [None if value is None else value.decode(errors="replace") for value in values]
     totals = {name: _number(text) for name, text in zip(TOTALS, texts, strict=False)}
     paused, limit = texts[len(TOTALS) :]
     paused_at_ms = _number(paused)
     held = tuple(
-        ConsumerView(consumer.decode(errors="replace"), max(0, now_ms - beat_ms), count)
+        ConsumerView(
+            consumer.decode(errors="replace"), max(0, now_ms - max(beat_ms, beats.get(consumer, 0))), count
+        )
         for consumer, beat_ms, count in zip(consumers[::3], consumers[1::3], consumers[2::3], strict=True)
     )
     ready, delayed, limited, delivered, dead, held_by_nobody = depths

@@ -21,7 +21,7 @@ LARGEST_BATCH = 1_000
 
 LARGEST_BATCH_BYTES = 4 * LARGEST_BODY_BYTES
 _SEARCH_WINDOW = 2_000
-_UNUSED_LANE_MS = 3_600_000
+UNUSED_LANE_MS = 3_600_000
 
 ItemT = TypeVar("ItemT")
 
@@ -169,7 +169,7 @@ class WorkQueueSteps:
         """Drop replies of lanes unused for an hour, and guards that ended."""
         cursors = ("0", "0")
         while cursors != ("", ""):
-            cursors = yield self.calls.forget(_UNUSED_LANE_MS, *cursors)
+            cursors = yield self.calls.forget(UNUSED_LANE_MS, *cursors)
 
     def cancel(self, message: MessageId) -> Procedure[bool]:
         """Take a waiting message out; False when it waits no longer."""

@@ -87,7 +87,15 @@ class ClusterConnection:
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels, each at the node that owns its slot."""
-        return Subscription(channels, self._nodes_of_channels)
+        return Subscription(channels, self.nodes_of)
+
+    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+        """The owners of keys or channels, by a slot table that is asked for anew."""
+        self._table = None  # asked when subscribing for the first time, and after trouble
+        keys_by_place: dict[HostPort, list[str]] = {}
+        for key in keys:
+            keys_by_place.setdefault(self._place_of(key), []).append(key)
+        return [(self._node(place), wanted) for place, wanted in keys_by_place.items()]
 
     def close(self) -> None:
         """Close the idle links to all nodes."""
@@ -159,13 +167,6 @@ class ClusterConnection:
                 return table
             reasons.append(f"{place} serves no slots")
         raise no_table(self._name, reasons)
-
-    def _nodes_of_channels(self, channels: Sequence[str]) -> list[tuple[Node, list[str]]]:
-        self._table = None  # asked when subscribing for the first time, and after trouble
-        channels_by_place: dict[HostPort, list[str]] = {}
-        for channel in channels:
-            channels_by_place.setdefault(self._place_of(channel), []).append(channel)
-        return [(self._node(place), wanted) for place, wanted in channels_by_place.items()]
 
     def _node(self, place: HostPort) -> Node:
         node = self._node_by_place.get(place)

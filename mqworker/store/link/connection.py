@@ -58,6 +58,9 @@ class Connection(Protocol):
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels, on links apart from those of `execute`."""
 
+    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+        """The servers that own these keys, as of now, each with its own: for links apart from `execute`."""
+
     def close(self) -> None:
         """Close the idle links. Subscriptions are closed on their own."""
 
@@ -108,7 +111,11 @@ class SingleConnection:
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels."""
-        return Subscription(channels, lambda wanted: [(self._node, list(wanted))])
+        return Subscription(channels, self.nodes_of)
+
+    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+        """The one server there is."""
+        return [(self._node, list(keys))]
 
     def close(self) -> None:
         """Close the idle links."""

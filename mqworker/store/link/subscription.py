@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Final, cast
 
 import hiredis
@@ -21,20 +19,19 @@ from redis import exceptions
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
 from mqworker.store.command import pack
-from mqworker.store.link.pool import LINK_ERRORS, Link, Node
+from mqworker.store.link.pool import LINK_ERRORS, Link, Node, reader_of, socket_of
 from mqworker.store.link.server_errors import REPLY_ERRORS, link_trouble, settled
 
 RESUBSCRIBED: Final = ("", b"")
 """Instead of a wake-up: the links were lost and are there again, so look at every channel's queue."""
 
+ADDED: Final = b""
+"""The body of a channel that was added: it is listened to from now on; look at its queue once more."""
+
 MAX_ROUNDS = 4
 
 _READ_BYTES = 65_536
-
-# redis-py keeps its socket and its parser under these names since long ago; nothing public leads there. Its
-# own way to look whether anything came costs an exception and three system calls, on the way to every task.
-_socket_of = cast("Callable[[Link], socket.socket]", attrgetter("_sock"))
-_reader_of = cast("Callable[[Link], hiredis.Reader]", attrgetter("_parser._reader"))
+_WRITE_TIMEOUT_S = 2.0
 
 
 class Subscription:
@@ -88,6 +85,26 @@ class Subscription:
                 raise StoreUnavailable(f"a subscription broke: {error}", maybe_executed=False) from error
         return self._arrived.popleft() if self._arrived else None
 
+    def add(self, channels: Sequence[str]) -> None:
+        """Listen to more channels, on the links there are: nothing of the others is missed.
+
+        Each is confirmed by a wake-up with the body ADDED.
+        """
+        self._channels += tuple(channels)
+        if not self._node_by_link:
+            return  # the next `get` opens all of them
+        try:
+            for node, wanted in self._nodes_of(channels):
+                link = next((link for link, owner in self._node_by_link.items() if owner is node), None)
+                if link is None:
+                    self._open_link(node, wanted)
+                else:  # what it answers is read with the wake-ups
+                    socket_of(link).settimeout(_WRITE_TIMEOUT_S)
+                    socket_of(link).sendall(_subscribing(wanted))
+                    socket_of(link).settimeout(0)
+        except (exceptions.AskError, StoreUnavailable, *LINK_ERRORS):
+            self._drop_links()
+
     def fileno(self) -> int:
         """Readable when `get(0)` has something to do: call it until it returns None."""
         return self._selector.fileno()
@@ -127,13 +144,10 @@ class Subscription:
     def _open_link(self, node: Node, channels: Sequence[str]) -> None:
         link = node.connect()
         self._node_by_link[link] = node
-        self._nothing = _reader_of(link).gets()  # what it answers while nothing is complete
-        # One command per channel: in a cluster, one command must not name two slots.
+        self._nothing = reader_of(link).gets()  # what it answers while nothing is complete
         raw: list[object] = []
         try:
-            link.send_packed_command(
-                (pack([("SSUBSCRIBE", channel) for channel in channels]),), check_health=False
-            )
+            link.send_packed_command((_subscribing(channels),), check_health=False)
             while len(raw) < len(channels):
                 message = _read(link)
                 if not self._keep_wake_up(message):
@@ -144,13 +158,13 @@ class Subscription:
             if isinstance(reply, exceptions.AskError):
                 raise reply
         settled(raw, node.name)
-        self._keep_complete(_reader_of(link))  # what came right behind the answer makes nothing readable
-        _socket_of(link).settimeout(0)
-        self._selector.register(_socket_of(link), selectors.EVENT_READ, link)
+        self._keep_complete(reader_of(link))  # what came right behind the answer makes nothing readable
+        socket_of(link).settimeout(0)
+        self._selector.register(socket_of(link), selectors.EVENT_READ, link)
 
     def _receive(self, link: Link) -> None:
         """Take in all that the link holds: what stays in its buffer does not make the descriptor readable."""
-        descriptor, reader = _socket_of(link), _reader_of(link)
+        descriptor, reader = socket_of(link), reader_of(link)
         while True:
             try:
                 data = descriptor.recv(_READ_BYTES)
@@ -165,7 +179,7 @@ class Subscription:
 
     def _keep_complete(self, reader: hiredis.Reader) -> None:
         while (message := reader.gets()) is not self._nothing:
-            if not self._keep_wake_up(message):
+            if not self._keep_wake_up(message) and not self._keep_confirmation(message):
                 # Anything else ends the subscription: the slot moved away (sunsubscribe), or an error.
                 raise StoreUnavailable("the subscription ended", maybe_executed=False)
 
@@ -177,13 +191,26 @@ class Subscription:
             case _:
                 return False
 
+    def _keep_confirmation(self, message: object) -> bool:
+        match message:
+            case [b"ssubscribe", bytes(channel), _]:
+                self._arrived.append((channel.decode(), ADDED))
+                return True
+            case _:
+                return False
+
     def _drop_links(self) -> None:
         for link in self._node_by_link:
             if self._pid == os.getpid():
                 with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(_socket_of(link))
+                    self._selector.unregister(socket_of(link))
             link.disconnect()
         self._node_by_link = {}
+
+
+def _subscribing(channels: Sequence[str]) -> bytes:
+    """One command per channel: in a cluster, one command must not name two slots."""
+    return pack([("SSUBSCRIBE", channel) for channel in channels])
 
 
 def _read(link: Link) -> object:

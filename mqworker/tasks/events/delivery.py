@@ -96,10 +96,18 @@ class EventDelivery:
         """Deliver what publishers left behind; how many events."""
         registry = event_topics_key(self._namespace)
         # Any: SMEMBERS answers texts.
-        topics: Any = self._store.read([("SMEMBERS", registry)], registry)[0]
-        delivered = sum(self._emptied(TopicName(topic.decode(errors="replace"))) for topic in topics)
+        found: Any = self._store.read([("SMEMBERS", registry)], registry)[0]
+        topics = [TopicName(topic.decode(errors="replace")) for topic in found]
+        delivered = sum(self._emptied(topic) for topic in self._waiting(topics))
         self.delivered += delivered
         return delivered
+
+    def _waiting(self, topics: Sequence[TopicName]) -> list[TopicName]:
+        """Those in whose outbox something stands, asked for in one round trip."""
+        keys = [EventKeys.of(self._namespace, topic).outbox for topic in topics]
+        # EXISTS and not HLEN: a key of another type is to be complained of.
+        replies = self._store.read_each([("EXISTS", key) for key in keys], keys)
+        return [topic for topic, reply in zip(topics, replies, strict=True) if reply != 0]
 
     def _emptied(self, topic: TopicName) -> int:
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mqworker.errors import InvalidMessage, QueueFull, StoreFull
+from mqworker.errors import InvalidMessage, MqworkerError, QueueFull, StoreFull
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.guard import chosen_id_guard
@@ -62,12 +62,14 @@ class ScheduleFiring:
         if step_ms:
             self._log.warning("server_clock_stepped", by_ms=step_ms)
         specs = [spec for text in published[1::2] for spec in self._decoded(text)]
-        waits = [self._fire_due(spec, now_ms) for spec in specs]
+        waits = [
+            self._fire_due(spec, last_ms, now_ms)
+            for spec, last_ms in zip(specs, self._last_ticks_ms(specs, now_ms), strict=True)
+        ]
         return min((wait for wait in waits if wait is not None), default=None)
 
-    def _fire_due(self, spec: ScheduleSpec, now_ms: int) -> int | None:
+    def _fire_due(self, spec: ScheduleSpec, last_ms: int, now_ms: int) -> int | None:
         queue = self._queue_of(spec.call.queue)
-        last_ms = self._last_tick_ms(queue, spec, now_ms)
         ticks = ticks_to_fire(spec.timing, last_ms, now_ms, spec.catch_up)
         try:
             if ticks:
@@ -79,10 +81,19 @@ class ScheduleFiring:
         next_ms = next_tick_ms(spec.timing, now_ms)
         return None if next_ms is None else next_ms - now_ms
 
-    def _last_tick_ms(self, queue: WorkQueue, spec: ScheduleSpec, now_ms: int) -> int:
-        keys = queue.calls.keys
-        noted = self._store.read([("HGET", keys.named("ticks"), spec.name)], keys.meta)[0]
-        last_ms = last_tick_ms(spec.since_ms, int(noted) if isinstance(noted, bytes) else 0, now_ms)
+    def _last_ticks_ms(self, specs: Sequence[ScheduleSpec], now_ms: int) -> list[int]:
+        """From which on each is to be fired, in one round trip for all."""
+        keys = [self._queue_of(spec.call.queue).calls.keys.named("ticks") for spec in specs]
+        commands = [("HGET", key, spec.name) for key, spec in zip(keys, specs, strict=True)]
+        last_ms: list[int] = []
+        for spec, noted in zip(specs, self._store.read_each(commands, keys), strict=True):
+            if isinstance(noted, MqworkerError):
+                raise noted
+            last_ms.append(self._last_tick_ms(spec, int(noted) if isinstance(noted, bytes) else 0, now_ms))
+        return last_ms
+
+    def _last_tick_ms(self, spec: ScheduleSpec, noted_ms: int, now_ms: int) -> int:
+        last_ms = last_tick_ms(spec.since_ms, noted_ms, now_ms)
         if last_ms is not None:
             self._resumed_at_ms.pop(spec.name, None)
             return last_ms

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
 
+from mqworker.queues.work.keys import beats_keys
 from mqworker.store.link.address import HostPort
 from mqworker.store.link.server_errors import ServerName
 from mqworker.store.link.slots import (
@@ -94,3 +95,10 @@ def test_importing_node_is_asked_before_each_command() -> None:
 
     assert commands_of(send, [("A",), ("B",), ("C",)]) == [("ASKING",), ("A",), ("ASKING",), ("C",)]
     assert replies_of(send, [b"OK", 1, b"OK", 2]) == [1, 2]
+
+
+def test_the_keys_of_beats_lie_on_every_primary_of_up_to_sixteen() -> None:
+    slots = [slot_of(key) for key in beats_keys("any-namespace")]
+
+    for primaries in range(1, 17):
+        assert {slot * primaries // 16_384 for slot in slots} == set(range(primaries)), primaries

@@ -58,8 +58,13 @@ redis.call('HLEN', results)
 redis.call('SCARD', waiters)
 if consumer == '' then
   redis.call('ZCARD', leases)
-elseif not redis.call('ZSCORE', consumers, consumer) then
-  redis.call('ZADD', consumers, digits(now_ms), consumer) -- whoever holds something is known to the reaper
+else
+  redis.call('ZCARD', consumers)
+end
+
+-- Whoever holds something here, or may be handed something, is known to the reaper; whoever only asked is not.
+local function enter()
+  redis.call('ZADD', consumers, digits(now_ms), consumer)
 end
 
 -- An offer stands only while nothing waits; the latest counts. configure.lua and reap.lua withdraw it, too.
@@ -70,6 +75,7 @@ local function offer_to_begin(without)
     if without < 0 then left[#left + 1] = ticket end
   end
   if #left > 0 then
+    enter()
     redis.call('HSET', meta, 'offer', consumer .. ' ' .. table.concat(left, ' '))
   elseif offer and string.match(offer, '^%S+') == consumer then
     redis.call('HDEL', meta, 'offer')
@@ -92,6 +98,7 @@ for i, record in ipairs(records) do
   holding[2 * i - 1] = first + i - 1
   holding[2 * i] = record
 end
+if consumer ~= '' then enter() end
 redis.call('HSET', held, unpack(holding))
 if consumer == '' then
   local ends_at_ms, ends = digits(now_ms + lease_ms), {}

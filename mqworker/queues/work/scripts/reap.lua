@@ -5,7 +5,8 @@
 -- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of the consumer: fence -> record
 -- ARGV[1]  events kept in the stream, about; ARGV[2] how many at the most
 -- ARGV[3]  consumer; ARGV[4] ms of silence from which on it counts as gone (0: it said so itself)
--- ARGV[5]  window ms of chosen ids
+-- ARGV[5]  window ms of chosen ids; ARGV[6] until when that is true, ms by this server (0: for ever): a reaper that
+--          was stopped after it had found the consumer silent must not act on it later
 -- Returns  released or stopped, or -1 when the consumer is alive; call again while it is what was asked for
 -- Lock-free: whoever removes the record first has released it; a second reaper finds nothing.
 
@@ -21,10 +22,13 @@
 
 local held = KEYS[21]
 local kept, limit, consumer, silent_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local window_ms = tonumber(ARGV[5])
+local window_ms, valid_until_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local last_beat_ms = redis.call('ZSCORE', consumers, consumer)
-if last_beat_ms and tonumber(last_beat_ms) > now_ms - silent_ms then return -1 end
+-- Its last claim or beat here. One that lies ahead was noted before the clock went back, and proves nothing.
+local heard_at_ms = tonumber(redis.call('ZSCORE', consumers, consumer) or 0)
+local is_ahead = heard_at_ms > now_ms + silent_ms
+if heard_at_ms > now_ms - silent_ms and not is_ahead and silent_ms > 0 then return -1 end
+if valid_until_ms > 0 and now_ms > valid_until_ms then return -1 end
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
