@@ -62,6 +62,7 @@ class Settings:
     dedup_window_s: Annotated[float, accept.seconds(1, YEAR_S)] = 600.0
     max_message_bytes: Annotated[int, accept.whole(1, 1_048_576)] = 262_144
     max_crashes: Annotated[int, accept.whole(1, 35)] = 3
+    max_losses: Annotated[int, accept.whole(1, 25)] = 10
 
     # Topics on the keys of the GOMQ document: what these keys begin with, when a silent peer is dropped, what
     # becomes of what it had not read, when an unread main queue is dropped, and how long a backlog waits for

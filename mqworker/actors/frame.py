@@ -17,6 +17,10 @@ LARGEST_FRAME_BYTES = 32 * 1024 * 1024
 _HEADER = struct.Struct(">2sI")
 
 
+NO_MAIL = "sent something that is no mail"
+"""Why a peer is ended that did."""
+
+
 class BrokenFrame(MqworkerError):
     """End the peer: what it sent is no frame."""
 

@@ -35,11 +35,11 @@ from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.queues.topics.client import Topics
+from mqworker.queues.work.heartbeat import Heartbeat
 from mqworker.queues.work.keys import node_key, nodes_key
 from mqworker.queues.work.samples import COUNTERS, sample
 from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.store.command import Command
-from mqworker.store.heartbeat import Heartbeat
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 
@@ -307,10 +307,12 @@ class HeartbeatReaper:
 
     def _reap(self, name: QueueName, consumer: ConsumerName, until_ms: int) -> Call[int]:
         calls = self._roster.calls(name)
+        if consumer in self._departed.consumers:  # its own node took leave of it: nothing is counted
+            return calls.reap(consumer, 0, LARGEST_BATCH, losses=0)
         if consumer in self._departed:
-            return calls.reap(consumer, 0, LARGEST_BATCH)
+            return calls.reap(consumer, 0, LARGEST_BATCH, losses=1)
         silent_ms = self._watch.timeout_ms(consumer)
-        return calls.reap(consumer, silent_ms, LARGEST_BATCH, valid_until_ms=until_ms)
+        return calls.reap(consumer, silent_ms, LARGEST_BATCH, losses=1, valid_until_ms=until_ms)
 
     def _note(self, name: QueueName, consumer: ConsumerName, released: int) -> None:
         if released > 0:

@@ -99,7 +99,7 @@ class WorkerExited:
 class WorkerReady:
     """worker → dispatcher: the app is imported; these are its tasks and how much it runs at once."""
 
-    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries
+    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries, max_losses
     queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
     threads: int
     concurrency: int

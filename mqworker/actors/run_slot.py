@@ -1,8 +1,12 @@
-"""Run slots: what each worker is running right now, in memory that the dispatcher can read after its death.
+"""Run slots: what each worker has begun, in memory that the dispatcher can read after its death.
 
 A worker writes the fence, the hard deadline and a mark of the queue before each task, at the price of one
 store to memory; no mail is sent. When a worker is killed, its slot is the evidence of what it was doing; when
-a task overruns, it says so.
+a task overruns, it says so. What runs in threads and on the event loop is noted in a table beside the slots,
+which a worker adds to the file when it first needs it.
+
+Nothing is ever cleared: a task that ended is only marked as such. Whether its report was accepted the
+dispatcher knows, and until then what is written here is the evidence.
 """
 
 from __future__ import annotations
@@ -11,24 +15,36 @@ import mmap
 import os
 import struct
 import zlib
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-_RUNNING = struct.Struct("<qqI")
+_RUNNING = struct.Struct("<qqIB")
+_STATE_AT = 20
+_BESIDE = struct.Struct("<qIB3x")
+_BESIDE_STATE_AT = 12
+_IS_RUNNING, _HAS_ENDED = 1, 2
 _MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
 SLOT_BYTES = 64
 """A cache line each: workers on different cores do not disturb one another. Its second half holds tickets."""
+_SLOTS_BYTES = _MOST_WORKERS * SLOT_BYTES
+_TABLE_BYTES = 524_288
+"""For each worker, behind the slots of all: room for twice what `concurrency` and `threads` allow."""
+
+Key = tuple[str, int]
+"""A delivery: its queue and its fence, for two queues may give out the same fence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The delivery that a worker has begun, and when it must be over at last (monotonic ms, 0 never)."""
+    """What a worker's main thread runs, and when it must be over at last (monotonic ms, 0 never)."""
 
     fence: int
     hard_deadline_ms: int
     queue_mark: int
 
-    def is_of(self, flight: tuple[str, int]) -> bool:
+    def is_of(self, flight: Key) -> bool:
         """Whether it is the one of this queue, with this fence."""
         queue, fence = flight
         return fence == self.fence and mark_of(queue) == self.queue_mark
@@ -38,35 +54,111 @@ class Running:
         return 0 < self.hard_deadline_ms < now_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a worker has begun so far, each as the mark of a queue and a fence; much of it is reported."""
+
+    running: frozenset[tuple[int, int]] = frozenset()
+    ended: frozenset[tuple[int, int]] = frozenset()
+    last_in_order: tuple[int, int] | None = None
+    """The last that the main thread began, running or not: it runs them in the order in which it got them."""
+
+    def later(self, other: Begun) -> Begun:
+        """The same worker, looked at once more."""
+        ended = self.ended | other.ended
+        return Begun((self.running | other.running) - ended, ended, other.last_in_order)
+
+    def of(self, flights: Iterable[tuple[Key, bool]]) -> tuple[set[Key], set[Key]]:
+        """Of deliveries in the order in which the worker got them: those that run, those that have ended.
+
+        With each is said whether the main thread runs it, one after another.
+        """
+        running: set[Key] = set()
+        ended: set[Key] = set()
+        before: list[Key] = []
+        for key, is_in_order in flights:
+            known = (mark_of(key[0]), key[1])
+            if known == self.last_in_order:
+                ended.update(before)
+            if known in self.running:
+                running.add(key)
+            elif known in self.ended:
+                ended.add(key)
+            elif is_in_order:
+                before.append(key)
+        return running, ended
+
+
 class RunSlots:
     """The slots of all workers of a node, in one small file that is mapped by all its processes."""
 
     def __init__(self, path: str) -> None:
-        descriptor, self._memory = open_slots(path)
-        os.close(descriptor)
+        # Kept open: closing any descriptor of a file lets go of the locks of tickets.py.
+        self._descriptor, self._memory = open_slots(path)
 
     def begin(self, worker: int, queue: str, fence: int, hard_deadline_ms: int) -> None:
         """Written by the worker, before the task's first line."""
-        _RUNNING.pack_into(self._memory, worker * SLOT_BYTES, fence, hard_deadline_ms, mark_of(queue))
+        _RUNNING.pack_into(
+            self._memory, worker * SLOT_BYTES, fence, hard_deadline_ms, mark_of(queue), _IS_RUNNING
+        )
 
     def end(self, worker: int) -> None:
-        """Written by the worker, after the task."""
-        _RUNNING.pack_into(self._memory, worker * SLOT_BYTES, 0, 0, 0)
+        """Written by the worker, after the task: what it was stays, until the report was accepted."""
+        self._memory[worker * SLOT_BYTES + _STATE_AT] = _HAS_ENDED
 
     def running(self, worker: int) -> Running | None:
-        """Read by the dispatcher; None when the worker has begun nothing."""
-        fence, hard_deadline_ms, queue_mark = _RUNNING.unpack_from(self._memory, worker * SLOT_BYTES)
-        return Running(fence, hard_deadline_ms, queue_mark) if fence else None
+        """Read by the dispatcher; None when the worker's main thread runs nothing."""
+        fence, deadline_ms, mark, state = _RUNNING.unpack_from(self._memory, worker * SLOT_BYTES)
+        return Running(fence, deadline_ms, mark) if fence and state == _IS_RUNNING else None
+
+    def beside(self, worker: int, most: int) -> Beside:
+        """For the worker: where it notes what runs beside its main thread, so many at the most."""
+        return Beside(self._descriptor, worker, most)
+
+    def begun(self, worker: int) -> Begun:
+        """Read by the dispatcher when a worker is lost: everything of which there is a trace."""
+        running, ended = set[tuple[int, int]](), set[tuple[int, int]]()
+        fence, _, mark, state = _RUNNING.unpack_from(self._memory, worker * SLOT_BYTES)
+        last_in_order = (mark, fence) if fence else None
+        if last_in_order is not None:
+            (running if state == _IS_RUNNING else ended).add(last_in_order)
+        table = os.pread(self._descriptor, _TABLE_BYTES, _table_at(worker))
+        for fence, mark, state in _BESIDE.iter_unpack(table[: len(table) // _BESIDE.size * _BESIDE.size]):
+            if fence:
+                (running if state == _IS_RUNNING else ended).add((mark, fence))
+        return Begun(frozenset(running), frozenset(ended), last_in_order)
+
+
+class Beside:
+    """A worker's table of what runs in threads and on its event loop; any thread may write."""
+
+    def __init__(self, descriptor: int, worker: int, most: int) -> None:
+        end = _table_at(worker) + _TABLE_BYTES
+        if os.fstat(descriptor).st_size < end:
+            os.pwrite(descriptor, b"\0", end - 1)  # which never shortens a file that another worker just grew
+        self._memory = mmap.mmap(descriptor, _TABLE_BYTES, offset=_table_at(worker))
+        # The place that was free for the longest is taken first: traces of what has ended last a while.
+        self._free = deque(range(min(2 * most, _TABLE_BYTES // _BESIDE.size)))
+
+    def begin(self, queue: str, fence: int) -> int:
+        """Note that a delivery begins: its place in the table."""
+        place = self._free.popleft()
+        _BESIDE.pack_into(self._memory, place * _BESIDE.size, fence, mark_of(queue), _IS_RUNNING)
+        return place
+
+    def end(self, place: int) -> None:
+        """It has ended; what it was stays readable until the place is needed."""
+        self._memory[place * _BESIDE.size + _BESIDE_STATE_AT] = _HAS_ENDED
+        self._free.append(place)
 
 
 def open_slots(path: str) -> tuple[int, mmap.mmap]:
     """The file's descriptor and its memory."""
-    size = _MOST_WORKERS * SLOT_BYTES
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(descriptor).st_size < size:
-            os.ftruncate(descriptor, size)
-        return descriptor, mmap.mmap(descriptor, size)
+        if os.fstat(descriptor).st_size < _SLOTS_BYTES:
+            os.pwrite(descriptor, b"\0", _SLOTS_BYTES - 1)  # grows it, and never shortens it: see Beside
+        return descriptor, mmap.mmap(descriptor, _SLOTS_BYTES)
     except BaseException:
         os.close(descriptor)
         raise
@@ -76,3 +168,7 @@ def open_slots(path: str) -> tuple[int, mmap.mmap]:
 def mark_of(queue: str) -> int:
     """A number for a queue: two queues may give out the same fence, in the same millisecond."""
     return zlib.crc32(queue.encode())
+
+
+def _table_at(worker: int) -> int:
+    return _SLOTS_BYTES + worker * _TABLE_BYTES

@@ -7,7 +7,7 @@ everybody gets the whole time-out anew. No clock but one's own is compared: a se
 
 from __future__ import annotations
 
-from mqworker.store.heartbeat import Reading
+from mqworker.queues.work.heartbeat import Reading
 
 
 class SilenceWatch:

@@ -102,7 +102,8 @@ def record_lines(delivery: Delivery, now_ms: int) -> list[tuple[str, str]]:
         ("enqueued", f"{since} ({duration(now_ms - delivery.enqueued_at_ms)} ago)"),
         (
             "deliveries",
-            f"{delivery.deliveries} so far, {delivery.failures} failed, {delivery.crashes} crashed a worker",
+            f"{delivery.deliveries} so far, {delivery.failures} failed, {delivery.crashes} crashed a worker"
+            + (f", {delivery.losses} lost with their node" if delivery.losses else ""),
         ),
     ]
     if delivery.priority:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqworker.cli.wording import counted, duration, moment, safe
+from mqworker.model.delivery import Delivery
 from mqworker.model.view import NodeView, QueueView, SystemView
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
 
@@ -30,7 +31,7 @@ def reasons(trace: Trace, queue: QueueView, view: SystemView) -> list[str]:
             sentences = [_gone(trace, view.at_ms)]
         case state:
             sentences = [_finished(trace, state, view.at_ms)]
-    return [*sentences, *_deadline(trace, view.at_ms)]
+    return [*sentences, *_company(trace), *_deadline(trace, view.at_ms)]
 
 
 def last_failure(trace: Trace) -> PastEvent | None:
@@ -167,6 +168,24 @@ def _gone(trace: Trace, now_ms: int) -> str:
     if end is not None:
         return f"{_finished(trace, end.event, now_ms)}; no result was kept"
     return "not in the queue any more: purged, moving just now, or its end is no longer among the events"
+
+
+def _company(trace: Trace) -> Iterator[str]:
+    delivery = trace.delivery
+    if delivery is None or trace.where.state not in {"ready", "delayed", "leased"}:
+        return
+    if delivery.is_suspect:
+        yield "it ran beside others when their worker died: it runs alone in a worker until it has ended once"
+    elif delivery.crashes:
+        times = counted(delivery.crashes, "time")
+        yield f"a worker died over it {times}{_limit(delivery)}: it runs alone in a worker"
+    if delivery.losses:
+        times = counted(delivery.losses, "time")
+        yield f"its node vanished with it {times}; from `max_losses` on it runs alone, and is then given up"
+
+
+def _limit(delivery: Delivery) -> str:
+    return "" if delivery.max_crashes is None else f" of {delivery.max_crashes}"
 
 
 def _deadline(trace: Trace, now_ms: int) -> Iterator[str]:

@@ -24,6 +24,10 @@ class Delivery:
     deadline_at_ms: int | None = None
     start_by_ms: int = 0
     """Until when its permit is valid, by the monotonic clock of this host; 0: it needs none."""
+    losses: int = 0
+    """How often its consumer vanished with it, since it ended last."""
+    is_suspect: bool = False
+    """Whether it ran beside others when their worker died: it runs alone until it has ended once."""
 
     @property
     def attempt(self) -> int:

@@ -16,7 +16,18 @@ from typing import Any, Final, assert_never, cast
 
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import Message
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Run, Settlement
+from mqworker.model.settlement import (
+    Ack,
+    Bury,
+    Crash,
+    Failure,
+    Park,
+    Release,
+    Retry,
+    Run,
+    Settlement,
+    Suspect,
+)
 
 ENQUEUED: Final = "enqueued"
 SUCCEEDED: Final = "succeeded"
@@ -81,8 +92,8 @@ def settled_line(settlement: Settlement) -> str:
             return _line(SUCCEEDED, delivery, run)
         case Retry(delivery, _, failure, run):
             return _line(RETRIED, delivery, run, failure)
-        case Release(delivery):
-            return _line(RELEASED, delivery, None)
+        case Release(delivery) | Suspect(delivery):
+            return _line(RELEASED, delivery, None, _suspicion(settlement))
         case Park(delivery, _, failure):
             return _line(PARKED, delivery, None, failure)
         case Crash(delivery):
@@ -128,6 +139,13 @@ def _buried_line(settlement: Bury) -> str:
     if isinstance(delivery, UnreadableDelivery):
         return f'{{"event":"{BURIED}","task_id":"unreadable-{delivery.fence}","error":{json.dumps(reason)}}}'
     return _line(BURIED, delivery, settlement.run, settlement.failure or Failure(reason))
+
+
+def _suspicion(settlement: Release | Suspect) -> Failure | None:
+    if isinstance(settlement, Release):
+        return None
+    told = f"its worker died while it ran there beside others ({settlement.cause}); next time it runs alone"
+    return Failure("WorkerLost", told)
 
 
 def _line(event: str, delivery: Delivery, run: Run | None, failure: Failure | None = None) -> str:

@@ -5,7 +5,11 @@
               15      guard mode, a letter of GuardMode or '-'
               16      'd' when a deadline follows, 'g' a gate, 'b' both, else '-'
               17      max crashes, one base-36 digit, or '-' for no limit
-              18-20   deliveries so far      21-23  failures      24-25  crashes
+              18-20   deliveries so far      21-23  failures
+              24      losses, a base-36 digit up to p (25); A (0) to Z (25) while it runs on probation: alone
+                      in its worker, and given up if its consumer vanishes once more
+              25      crashes, a base-36 digit; S for none, but it is a suspect: it ran beside others when
+                      their worker died
               26-     id, task, [guard key], [deadline ms], [gate], each followed by one space; then the body
 
 Before the gate stands its permit, if it has one, and a ';': `admitted at ms+valid for ms` in the ready line,
@@ -21,7 +25,7 @@ import re
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import Message
-from mqworker.model.names import MessageId, TaskName
+from mqworker.model.names import MOST_CRASHES, MessageId, TaskName
 
 # The same as `is_record` of record.lua: what one side takes for a record, the other must be able to handle.
 _ID_AND_TASK = rb"([A-Za-z0-9_.:@/+=~-]+) ([A-Za-z0-9_.-]+) "
@@ -29,7 +33,8 @@ _PLAIN_AND_NEW = b"0--300000000"
 _PARTS = 3
 """Of a plain record: header and id, task, body."""
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})([0-9]{2})"
+    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
+    rb"([0-9a-pA-Z])([0-9a-zS])"
     + _ID_AND_TASK
     + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )(?(5)([0-9]+) [!-~]+ )(?(6)[!-~]+ )"
 )
@@ -39,6 +44,9 @@ _MOST_SEEN_TASKS = 10_000
 _GUARD_AT, _EXTRAS_AT = 14, 15
 _PERMIT = re.compile(rb"([0-9]{1,9});")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SUSPECT = b"S"
+UNMARKED = b"00"
+"""Characters 24 and 25 of nearly all records: never lost, never crashed, under no suspicion."""
 
 
 def plain_record_tail(message: Message) -> bytes:
@@ -59,9 +67,8 @@ def crash_digit(max_crashes: int | None) -> str:
 def encode_delivery(delivery: Delivery) -> bytes:
     """A delivery of another queue model as a record, so that it travels to a worker like any other."""
     deadline = delivery.deadline_at_ms
-    counts = (
-        f"{min(delivery.deliveries, 999):03}{min(delivery.failures, 999):03}{min(delivery.crashes, 99):02}"
-    )
+    crashes = _DIGITS[min(delivery.crashes, MOST_CRASHES)]
+    counts = f"{min(delivery.deliveries, 999):03}{min(delivery.failures, 999):03}0{crashes}"
     head = (
         f"{delivery.enqueued_at_ms:013}{delivery.priority}-{'-' if deadline is None else 'd'}"
         f"{crash_digit(delivery.max_crashes)}{counts}{delivery.id} {delivery.task} "
@@ -82,9 +89,8 @@ def decode_record(record: bytes, fence: int) -> Delivery:
     header = _ANY.match(record)
     if not header:
         raise InvalidMessage(f"{len(record)} bytes in the queue are not a record: {record[:40]!r}")
-    at_ms, priority, _, _, _, _, max_crashes, deliveries, failures, crashes, message, task, *deadlines = (
-        header.groups()
-    )
+    at_ms, priority, _, _, _, _, max_crashes, deliveries, failures, losses, crashes, *rest = header.groups()
+    message, task, *deadlines = rest
     deadline = deadlines[0] or deadlines[1]
     if len(_SEEN_TASKS) < _MOST_SEEN_TASKS:
         _SEEN_TASKS[task] = TaskName(task.decode())
@@ -97,10 +103,33 @@ def decode_record(record: bytes, fence: int) -> Delivery:
         priority=int(priority),
         deliveries=int(deliveries),
         failures=int(failures),
-        crashes=int(crashes),
+        crashes=0 if crashes == _SUSPECT else int(crashes, 36),
         max_crashes=None if max_crashes == b"-" else int(max_crashes, 36),
         deadline_at_ms=None if deadline is None else int(deadline),
+        losses=_losses(losses),
+        is_suspect=crashes == _SUSPECT,
     )
+
+
+def must_run_alone(record: bytes) -> bool:
+    """Whether a worker died while it ran there, alone or beside others: next time nothing runs beside it."""
+    return record[24:25] != b"0"
+
+
+def losses_of(record: bytes) -> int:
+    """How often its consumer vanished with it, since it ended last."""
+    return _losses(record[23:24])
+
+
+def is_on_probation(record: bytes) -> bool:
+    """Whether it is given up if its consumer vanishes once more (begin_probation.lua)."""
+    return record[23:24].isupper()
+
+
+def _losses(letter: bytes) -> int:
+    if letter.isupper():
+        return letter[0] - ord("A")
+    return int(letter, 36) if letter.isalnum() else 0  # foreign bytes, which will be buried
 
 
 def task_of(record: bytes) -> bytes:

@@ -68,6 +68,14 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """The worker died while it ran there beside others: back to the front, uncounted, to run alone."""
+
+    delivery: Delivery
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bury:
     """Given up: kept as a dead letter with the reason and the evidence."""
 
@@ -78,4 +86,4 @@ class Bury:
     run: Run | None = None
 
 
-Settlement = Ack | Retry | Release | Park | Crash | Bury
+Settlement = Ack | Retry | Release | Park | Crash | Suspect | Bury

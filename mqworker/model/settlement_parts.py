@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, assert_never
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After, At, Instant
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement, Suspect
 
 Parts: TypeAlias = Sequence[Any]
 """Any: texts, numbers and maps of texts, as they stand in a mail."""
@@ -32,7 +32,7 @@ def parts_of(settlement: Settlement) -> Parts:
             return ["p", fence, *_instant_parts(due), *_failure_parts(failure)]
         case Release():
             return ["l", fence]
-        case Crash():
+        case Crash() | Suspect():  # these models have no place for a suspicion
             return ["c", fence]
         case Bury(_, reason, failure, evidence):
             return ["b", fence, reason, dict(evidence), *_failure_parts(failure)]

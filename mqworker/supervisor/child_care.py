@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from mqworker.actors.frame import BrokenFrame
+from mqworker.actors.frame import NO_MAIL, BrokenFrame
 from mqworker.actors.mail import (
     Attach,
     Hello,
@@ -176,7 +176,7 @@ class ChildCare:
         except BrokenFrame as error:
             self._selector.unregister(record.child.control.fileno())
             self._log.error("frame_broken", child=record.name, reason=str(error))
-            self.kill(record, "sent something that is no mail", Fault.COUNTED)
+            self.kill(record, NO_MAIL, Fault.COUNTED)
             return
         except MailboxClosed:
             self._selector.unregister(record.child.control.fileno())

@@ -109,6 +109,7 @@ class TaskDecorator:
         priority: int = 0,
         result_ttl: Seconds | None = None,
         max_crashes: int | None = ...,
+        max_losses: int | None = ...,
         fair_by: Fair | str | None = None,
     ) -> Registration: ...
     # Any: the overloads say what goes in and what comes out.

@@ -89,6 +89,7 @@ def check_task(task: TaskName, options: TaskOptions, model: Model) -> None:
     for wish, is_wanted in (
         ("result_ttl", bool(options.result_ttl_ms)),
         ("max_crashes", options.max_crashes != AS_SET),
+        ("max_losses", options.max_losses != AS_SET),
     ):
         if is_wanted:
             raise _refusal(task, wish, options.queue, model)

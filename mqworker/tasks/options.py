@@ -15,6 +15,7 @@ from mqworker.model.names import (
     HIGHEST_PRIORITY,
     LONGEST_HORIZON_MS,
     MOST_CRASHES,
+    MOST_LOSSES,
     MessageId,
     QueueName,
     message_id,
@@ -51,6 +52,7 @@ class TaskOptions:
     result_ttl_ms: int | None = None
     """None: as the setting `result_ttl_s` says; 0: results are not kept."""
     max_crashes: int | None = AS_SET
+    max_losses: int | None = AS_SET
     fair: Fair | None = None
 
     @property
@@ -78,13 +80,16 @@ def task_options(
     priority: int = 0,
     result_ttl: Seconds | None = None,
     max_crashes: int | None = AS_SET,
+    max_losses: int | None = AS_SET,
     fair_by: Fair | str | None = None,
 ) -> TaskOptions:
     """Options as users write them, in seconds, as a checked value.
 
     `retry` may be a number of retries, 0 for none. `hard_timeout` kills the worker; without one it follows
     the soft time-out by ten seconds. `max_crashes` is by default as the setting of that name says; None never
-    gives a message up for killing its worker. `fair_by="{tenant}"` lets tenants take turns in a queue,
+    gives a message up for killing its worker. `max_losses` is the same for nodes that vanish: so often a
+    message may be lost with its node before it runs alone, and is given up if that takes the node with it,
+    too. `fair_by="{tenant}"` lets tenants take turns in a queue,
     however many calls one of them has waiting; such tasks have a queue of their own, without others in it.
     """
     if delivery not in ("at_least_once", "at_most_once"):
@@ -94,6 +99,8 @@ def task_options(
     timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
     if max_crashes not in (None, AS_SET):
         whole_number("max_crashes", max_crashes, least=1, most=MOST_CRASHES)
+    if max_losses not in (None, AS_SET):
+        whole_number("max_losses", max_losses, least=1, most=MOST_LOSSES)
     return TaskOptions(
         queue=queue_name(queue),
         retry=_policy(retry, delivery),
@@ -106,6 +113,7 @@ def task_options(
         priority=whole_number("priority", priority, least=0, most=HIGHEST_PRIORITY),
         result_ttl_ms=None if result_ttl is None else milliseconds("result_ttl", result_ttl, least=0),
         max_crashes=max_crashes,
+        max_losses=max_losses,
         fair=_fair(fair_by),
     )
 

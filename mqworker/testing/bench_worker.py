@@ -11,9 +11,10 @@ from collections import defaultdict
 from typing import Literal
 
 from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.crash_limit import after_crash
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import LONGEST_HORIZON_MS, QueueName, TaskName, consumer_name
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Settlement
+from mqworker.model.settlement import Ack, Release, Settlement
 from mqworker.queues.work.keys import queues_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import LARGEST_BATCH
@@ -129,12 +130,7 @@ class BenchWorker:
 
 def _crash(delivery: Delivery) -> Settlement:
     """As the dispatcher settles what a worker took with it."""
-    crashes = delivery.crashes + 1
-    if delivery.max_crashes is None or crashes < delivery.max_crashes:
-        return Crash(delivery)
-    cause = "killed by the bench"
-    failure = Failure("WorkerCrashed", f"the worker died over it {crashes} times: {cause}")
-    return Bury(delivery, "crashed", failure, evidence={"cause": cause})
+    return after_crash(delivery, "killed by the bench")
 
 
 class _HurriedClock(SystemClock):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement, Suspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Tally:
                 else:
                     self._add_failure(failure)
                 self.add("dead", int(was_settled))
-            case Crash():
+            case Crash() | Suspect():
                 self.add("crashed")
             case Park():
                 self.add("parked")

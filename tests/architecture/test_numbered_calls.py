@@ -1,13 +1,13 @@
 """A script that knows its calls by number is sent with one, and no other script is."""
 
 import ast
+from pathlib import Path
 
 from tests.architecture.source_tree import ROOT
 
 PACKAGE = ROOT / "mqworker"
-SCRIPTS = PACKAGE / "store" / "scripts"
 
-NUMBERED_BY_THE_CALLER = {"gq_push"}
+NUMBERED_BY_THE_CALLER = {"mqworker/queues/gq/scripts/push.lua"}
 """Its caller keeps the number, to send the same call again much later."""
 
 
@@ -19,15 +19,17 @@ def test_calls_of_numbered_scripts_and_only_they_carry_a_number() -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Call"
         for is_numbered in [any(keyword.arg == "is_numbered" for keyword in call.keywords)]
         for name in script_names(call)
-        if is_numbered != (name in numbered_scripts())
+        if is_numbered != (path.parent / "scripts" / f"{name}.lua" in numbered_scripts())
     ]
 
     assert problems == []
 
 
-def numbered_scripts() -> set[str]:
-    names = {path.stem for path in SCRIPTS.glob("*.lua") if "earlier_reply(lane, number)" in path.read_text()}
-    return (names | {"enqueue"}) - NUMBERED_BY_THE_CALLER  # enqueue.lua reads its lane with other fields
+def numbered_scripts() -> set[Path]:
+    numbered = {path for path in PACKAGE.rglob("*.lua") if "earlier_reply(lane, number)" in path.read_text()}
+    by_the_caller = {ROOT / path for path in NUMBERED_BY_THE_CALLER}
+    # enqueue.lua reads its lane with other fields
+    return (numbered | {PACKAGE / "queues" / "work" / "scripts" / "enqueue.lua"}) - by_the_caller
 
 
 def script_names(call: ast.Call) -> list[str]:

@@ -5,16 +5,18 @@ A node imports `app`; a drill builds its own with `build_app`, on the server at 
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import gc
 import os
 import resource
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from mqworker import App, Context, Rate, Retry
+from mqworker.actors.actor import ActorLoop
 from mqworker.settings import Settings
 from tests.drills.ledger import LedgerWriter
 
@@ -25,6 +27,7 @@ ONCE_QUEUE = "once"
 _WORK_S = 0.001
 _SHORT_S = 0.3
 _FOREVER_S = 600.0
+_GARBAGE = b"\x00nothing but garbage, and more of it"
 
 _ledger = LedgerWriter(Path(os.environ.get(LEDGER_VARIABLE, ".")))
 
@@ -49,6 +52,11 @@ def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]
         (die_of_exit, {}),
         (die_of_memory, {}),
         (spoil, {}),
+        (spoil_and_end, {}),
+        (hold_async, {}),
+        (die_async, {}),
+        (die_in_company, {}),
+        (kill_node, {}),
     ):
         name = function.__name__
         usual: dict[str, Any] = {"queue": QUEUE, "result_ttl": 0, "name": name}
@@ -132,17 +140,59 @@ def spoil(ctx: Context, key: str, pipe: str) -> None:
     """Writes garbage into a pipe of its worker: "control" or "dispatcher"."""
     _note("E", ctx, key)
     _ledger.note("K", os.getpid(), "worker")
-    pipes = [int(each.name) for each in Path("/proc/self/fd").iterdir() if _is_pipe_to_actor(each)]
-    os.write(min(pipes) if pipe == "control" else max(pipes), b"\x00nothing but garbage, and more of it")
+    os.write(_pipe_to("supervisor" if pipe == "control" else pipe), _GARBAGE)
     time.sleep(_SHORT_S)
 
 
-def _is_pipe_to_actor(descriptor: Path) -> bool:
-    try:
-        with socket.socket(fileno=os.dup(int(descriptor.name))) as end:
-            return end.family == socket.AF_UNIX and not end.getpeername()
-    except OSError:
-        return False
+def spoil_and_end(ctx: Context, key: str) -> None:
+    """The same, and is done: its report stands behind the garbage."""
+    _note("E", ctx, key)
+    _ledger.note("K", os.getpid(), "worker")
+    os.write(_pipe_to("dispatcher"), _GARBAGE)
+
+
+async def hold_async(ctx: Context, key: str, seconds: float) -> None:
+    """Long work on the event loop."""
+    _note("E", ctx, key)
+    await asyncio.sleep(seconds)
+    _note("F", ctx, key)
+
+
+async def die_async(ctx: Context, key: str, seconds: float) -> None:
+    """Takes everything on its event loop with it, a little later."""
+    _note("E", ctx, key)
+    await asyncio.sleep(seconds)
+    _ledger.note("K", os.getpid(), "worker")
+    os._exit(7)
+
+
+_in_company = 0
+
+
+async def die_in_company(ctx: Context, key: str, seconds: float) -> None:
+    """As tasks that exhaust the memory together: alone in its worker it ends, beside its like it dies."""
+    global _in_company  # noqa: PLW0603 - the point is what a process shares
+    _note("E", ctx, key)
+    _in_company += 1
+    await asyncio.sleep(seconds)
+    if _in_company > 1:
+        _ledger.note("K", os.getpid(), "worker")
+        os._exit(7)
+    _in_company -= 1
+    _note("F", ctx, key)
+
+
+def kill_node(ctx: Context, key: str) -> None:
+    """Ends the supervisor, and with it everything of the node."""
+    _note("E", ctx, key)
+    _ledger.note("K", os.getppid(), "supervisor")
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(_FOREVER_S)
+
+
+def _pipe_to(peer: str) -> int:
+    (loop,) = (each for each in gc.get_objects() if isinstance(each, ActorLoop))
+    return loop._mailboxes[peer].fileno()
 
 
 def _note(kind: str, ctx: Context, key: str) -> None:

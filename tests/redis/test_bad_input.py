@@ -188,7 +188,8 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
         calls.extend([delivery.fence], AN_HOUR_MS),
         calls.reclaim(100),
         calls.beat(CONSUMER),  # type: ignore[arg-type]
-        calls.reap(CONSUMER, 0, 100),  # type: ignore[arg-type]
+        calls.reap(CONSUMER, 0, 100, 1),  # type: ignore[arg-type]
+        calls.begin_probation(delivery.fence, CONSUMER),  # type: ignore[arg-type]
         calls.promote(100),
         calls.expire(100),
         calls.cancel(waiting[-1], 0, 1_000),  # type: ignore[arg-type]
@@ -211,7 +212,7 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
     ]
 
 
-CALL_COUNT = 31
+CALL_COUNT = 32
 KEY_COUNT = 18
 
 

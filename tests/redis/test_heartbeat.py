@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mqworker.model.clock import SystemClock
+from mqworker.queues.work.heartbeat import Heartbeat, Reading
 from mqworker.queues.work.keys import beats_keys
-from mqworker.store.heartbeat import Heartbeat, Reading
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import open_connection
 from tests.drills.fault_proxy import FaultProxy

@@ -118,6 +118,8 @@ RECORDS = st.sampled_from(
         b"17000000000005r-3001002031-2 - k body",
         b"17000000000000-d-000000000id task 1800000000000 body",
         b"17000000000009idz999999999id task id:id 1800000000000 body",
+        b"17000000000000--3000000pSid task body",
+        b"17000000000000--3000000Zzid task body",
     ]
 )
 
@@ -148,10 +150,10 @@ def test_both_sides_take_the_same_bytes_for_a_record(client: Client, text: bytes
 
 
 def test_counts_stop_where_the_header_ends(queue: WorkQueue, client: Client) -> None:
-    client.rpush(queue.calls.keys.named("ready"), b"17000000000000---99999999id task body")
+    client.rpush(queue.calls.keys.named("ready"), b"17000000000000---999999pzid task body")
 
     queue.settle(Retry(queue.claim()[0]))
     queue.settle(Crash(queue.claim()[0]))
 
     delivery = queue.claim()[0]
-    assert (delivery.deliveries, delivery.failures, delivery.crashes) == (999, 999, 99)
+    assert (delivery.deliveries, delivery.failures, delivery.crashes) == (999, 999, 35)

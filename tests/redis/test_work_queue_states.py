@@ -26,8 +26,8 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.guard import Guard, GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
-from mqworker.model.record import decode_record
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.model.record import decode_record, is_on_probation
+from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement, Suspect
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
@@ -168,7 +168,9 @@ class WorkQueueStates(RuleBasedStateMachine):
     @precondition(lambda self: self._held())
     @rule(
         pick=PICK,
-        ending=st.sampled_from(["ack", "ack", "result", "back", "delayed", "past", "front", "crash", "bury"]),
+        ending=st.sampled_from(
+            ["ack", "ack", "result", "back", "delayed", "past", "front", "crash", "suspect", "bury"]
+        ),
         is_repeated=IS_REPEATED,
     )
     def settle(self, pick: int, ending: str, *, is_repeated: bool) -> None:
@@ -264,6 +266,22 @@ class WorkQueueStates(RuleBasedStateMachine):
     @rule(consumer=st.sampled_from(CONSUMERS))
     def reap(self, consumer: str) -> None:
         assert self.queue.reap(consumer, silent_ms=0) == self.model.reap(consumer)
+
+    @rule(consumer=st.sampled_from(CONSUMERS))
+    def reap_who_vanished(self, consumer: str) -> None:
+        assert self.queue.reap_dead(consumer) == self.model.reap(consumer, losses=1)
+
+    @precondition(lambda self: any(consumer for consumer, _, _ in self._held()))
+    @rule(pick=PICK)
+    def begin_probation(self, pick: int) -> None:
+        held = [each for each in self._held() if each[0]]
+        consumer, fence, item = held[pick % len(held)]
+
+        record = self.queue.store.run(self.queue.calls.begin_probation(fence, consumer))
+
+        item.is_on_probation = True
+        assert record is not None
+        _check_record(record, item)
 
     @rule(consumer=st.sampled_from(CONSUMERS))
     def reap_who_is_alive(self, consumer: str) -> None:
@@ -523,6 +541,8 @@ def _settlement(delivery: Delivery, ending: str) -> Settlement:
             return Release(delivery)
         case "crash":
             return Crash(delivery)
+        case "suspect":
+            return Suspect(delivery, "SIGKILL")
         case _:
             return Bury(delivery, "why")
 
@@ -554,6 +574,8 @@ def _check_record(record: bytes, item: Item) -> None:
     found = decode_record(record, 0)
     assert (found.id, found.body, found.priority) == (item.id, item.body, item.priority)
     assert (found.deliveries, found.failures, found.crashes) == (item.deliveries, item.failures, item.crashes)
+    assert (found.losses, found.is_suspect) == (item.losses, item.is_suspect)
+    assert is_on_probation(record) == item.is_on_probation
     assert (found.max_crashes, found.deadline_at_ms is not None) == (item.max_crashes, item.has_deadline)
 
 

@@ -43,7 +43,12 @@ class ScriptedStore:
         """What is called out and not heard yet."""
         self.offers: list[list[str]] = []
         """A ticket for each that could begin at once, as the claims said."""
+        self.ran: list[Call[Any]] = []
+        """Calls that were not part of an exchange."""
+        self.run_trouble: Exception | None = None
+        self.is_lease_lost = False
         self._fence = 0
+        self._record_by_fence: dict[int, bytes] = {}
 
     def subscribe(self, channels: Sequence[str]) -> ScriptedStore:
         self.channels = frozenset(channels)
@@ -72,6 +77,15 @@ class ScriptedStore:
     def read_each(self, commands: Sequence[Sequence[Any]], keys: Sequence[str]) -> list[Any]:
         return [self.read([command], key)[0] for command, key in zip(commands, keys, strict=True)]
 
+    def run(self, call: Call[Any]) -> bytes | None:
+        """Only begin_probation."""
+        if self.run_trouble is not None:
+            raise self.run_trouble
+        self.ran.append(call)
+        record = self._record_by_fence[int(call.arguments[0])]
+        mark = bytes([ord("A") + int(record[23:24], 36)])
+        return None if self.is_lease_lost else record[:23] + mark + record[24:]
+
     def begin(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
         return list(calls)
 
@@ -98,6 +112,7 @@ class ScriptedStore:
             self.offers.append(str(call.arguments[5]).split())
             taken, self.line = self.line[:count], self.line[count:]
             first, self._fence = self._fence + 1, self._fence + len(taken)
+            self._record_by_fence |= dict(enumerate(taken, first))
             return list(enumerate(taken, first))
         self.settled.append(call.arguments)
         return []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 GuardState = Literal["live", "timed", "over"]
-MOST_DELIVERIES, MOST_CRASHES = 999, 99
+MOST_DELIVERIES, MOST_CRASHES, MOST_LOSSES = 999, 35, 25
 
 
 @dataclass(eq=False)
@@ -24,12 +24,18 @@ class Item:
     deliveries: int = 0
     failures: int = 0
     crashes: int = 0
+    losses: int = 0
+    is_suspect: bool = False
+    is_on_probation: bool = False
     sequence: int = 0
     has_passed: bool = False
     was_reported: bool = False
 
-    def delivered_again(self, failures: int = 0, crashes: int = 0) -> None:
-        """One more delivery that ended so."""
+    def delivered_again(self, failures: int = 0, crashes: int = 0, losses: int = 0) -> None:
+        """One more delivery that ended so. One that failed has ended: there is no suspicion any more."""
+        self.losses = 0 if failures else min(self.losses + losses, MOST_LOSSES)
+        self.is_suspect = self.is_suspect and not failures and not crashes
+        self.is_on_probation = False
         self.deliveries = min(self.deliveries + 1, MOST_DELIVERIES)
         self.failures = min(self.failures + failures, MOST_DELIVERIES)
         self.crashes = min(self.crashes + crashes, MOST_CRASHES)
@@ -129,13 +135,16 @@ class QueueReference:
         self.totals["succeeded"] += 1
 
     def again(self, consumer: str, fence: int, where: str) -> None:
-        """Retried ('back', 'delayed'), released or crashed ('front', 'crash')."""
+        """Retried ('back', 'delayed'), released or crashed ('front', 'crash'), or suspected ('suspect')."""
         item = self._let_go(consumer, fence)
         if where == "crash" and item.max_crashes is not None and item.crashes + 1 >= item.max_crashes:
             self._bury(item, crashes=1)
             return
         item.delivered_again(failures=where in {"back", "delayed"}, crashes=where == "crash")
-        self.totals[{"crash": "crashed", "front": "released"}.get(where, "retried")] += 1
+        item.is_suspect = item.is_suspect or (where == "suspect" and item.crashes == 0)
+        self.totals[
+            {"crash": "crashed", "front": "released", "suspect": "released"}.get(where, "retried")
+        ] += 1
         self._watch(item)
         if where == "delayed":
             self.delayed[item.id] = item
@@ -164,17 +173,22 @@ class QueueReference:
         self.totals["reclaimed"] += len(front)
         return len(front), len(items) - len(front)
 
-    def reap(self, consumer: str) -> int:
-        """Everything of a consumer returns."""
+    def reap(self, consumer: str, losses: int = 0) -> int:
+        """Everything of a consumer returns, or is buried if it was on probation and lost."""
         held = self.held.pop(consumer, {})
-        items = [held[fence] for fence in sorted(held)]
-        for item in items:
-            item.delivered_again()
+        items = []
+        for fence in sorted(held):
+            item = held[fence]
+            if item.is_on_probation and losses:
+                self._bury(item, losses=losses)
+                continue
+            item.delivered_again(losses=losses)
             self._watch(item)
+            items.append(item)
         self.place_front(items)
         self.totals["reclaimed"] += len(items)
         self.consumers.discard(consumer)
-        return len(items)
+        return len(held)
 
     def promote(self) -> None:
         """Due messages go to their line."""
@@ -223,7 +237,8 @@ class QueueReference:
         revived = [message for message in dict.fromkeys(messages) if message in self.dead]
         items = [self.dead.pop(message) for message in revived]
         for item in items:
-            item.deliveries = item.failures = item.crashes = 0
+            item.deliveries = item.failures = item.crashes = item.losses = 0
+            item.is_suspect = item.is_on_probation = False
             item.has_deadline = item.has_passed = False
             self.results.pop(item.id, None)
             if item.mode in {"i", "r", "w"} and self.holder(item.key) in {None, item.id}:
@@ -331,8 +346,8 @@ class QueueReference:
             self.release(item)
         return True
 
-    def _bury(self, item: Item, crashes: int = 0) -> None:
-        item.delivered_again(crashes=crashes)
+    def _bury(self, item: Item, crashes: int = 0, losses: int = 0) -> None:
+        item.delivered_again(crashes=crashes, losses=losses)
         self.release(item)
         self.dead[item.id] = item
         self.totals["buried"] += 1

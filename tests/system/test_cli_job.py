@@ -8,7 +8,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import encode_call
 from mqworker.model.instant import After
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run
+from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Suspect
 from tests.support.command_line import CONSUMER, CommandLine
 from tests.support.messages import a_message, some_messages
 from tests.support.real_server import RealServer
@@ -95,6 +95,34 @@ def test_a_held_message_says_who_holds_it(line: CommandLine) -> None:
 
     assert "held by node web-1, attempt 1" in told
     assert "worker:1 has 3" in told
+
+
+def test_a_suspect_says_that_it_runs_alone(line: CommandLine) -> None:
+    delivery = a_delivery(line)
+    line.queue("mail").settle(Suspect(delivery, "SIGKILL"), consumer=CONSUMER)
+
+    told = explain(line, delivery.id)
+
+    assert "it ran beside others when their worker died: it runs alone" in told
+
+
+def test_a_message_that_was_lost_with_its_node_says_how_often(line: CommandLine) -> None:
+    delivery = a_delivery(line)
+    line.queue("mail").reap_dead(CONSUMER)
+
+    assert "its node vanished with it 1 time; from `max_losses` on it runs alone" in explain(
+        line, delivery.id
+    )
+    assert "1 lost with their node" in line.type("job", "show", delivery.id).output
+
+
+def test_a_message_that_was_given_up_as_lost_says_so(line: CommandLine) -> None:
+    delivery = a_delivery(line)
+    queue = line.queue("mail")
+    queue.store.run(queue.calls.begin_probation(delivery.fence, CONSUMER))
+    queue.reap_dead(CONSUMER)
+
+    assert "lost; NodeLost: its node vanished 1 times" in explain(line, delivery.id)
 
 
 def test_a_dead_message_says_why_and_how_to_repeat_it(line: CommandLine) -> None:

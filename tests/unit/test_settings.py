@@ -196,7 +196,9 @@ def test_settings_are_frozen() -> None:
         Settings().workers = 2  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["workers", "threads", "max_crashes", "max_message_bytes", "events_kept"])
+@pytest.mark.parametrize(
+    "name", ["workers", "threads", "max_crashes", "max_losses", "max_message_bytes", "events_kept"]
+)
 @pytest.mark.parametrize(
     "value",
     [

@@ -21,17 +21,21 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS, Shortcuts
 from mqworker.actors.dispatcher.foreign_queue import ModelLines, lines_of
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS, Shelf
-from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS, Losses
+from mqworker.actors.dispatcher.lost_workers import (
+    EVIDENCE_WAIT_MS,
+    PIPE_BROKE,
+    LostWorker,
+    LostWorkers,
+    park,
+    release,
+    settlements_of_drained,
+    settlements_of_lost,
+)
 from mqworker.actors.dispatcher.permits import ASK_EVERY_MS, PermitRequests
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.queues import DispatchedQueues
 from mqworker.actors.dispatcher.reconciliation import StockTaking
 from mqworker.actors.dispatcher.run_times import RunTimes
-from mqworker.actors.dispatcher.verdicts import (
-    verdict_on_unbegun,
-    verdicts_on_killed_by_drain,
-    verdicts_on_lost_hand,
-)
 from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS, WORKER, look_after, slot_of
 from mqworker.actors.dispatcher.workers import Crew, Hand, Idle
 from mqworker.actors.gateway.serving import run_dispatcher
@@ -52,7 +56,7 @@ from mqworker.actors.mail import (
     WorkerReady,
 )
 from mqworker.actors.mailbox import Mailbox
-from mqworker.actors.run_slot import Running, RunSlots
+from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.tickets import Tickets
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options
@@ -70,6 +74,9 @@ MOST_STOCK = 100
 """Queues in which stock is taken in one turn."""
 CAUTION_MS = 1_000
 """So long after something was given back, event loops are not counted as room for its queue."""
+SHORTEST_PAUSE_MS = 1_000
+LONGEST_PAUSE_MS = 30_000
+"""What must run alone and finds no empty worker waits so long before it is claimed again."""
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 
 
@@ -94,9 +101,9 @@ class Dispatcher:
         self._slots = slots
         self._log = log
         self._crew = Crew()
-        self._lost = Losses()
+        self._lost = LostWorkers()
         self._times = RunTimes()
-        self._shelf = Shelf(self._crew, self._times)
+        self._shelf = Shelf(self._crew, self._times, self._begin_probation)
         self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
         self._stock = StockTaking(store, self._shortcuts, log)
         self._wake_ups = WakeUps(store)
@@ -125,7 +132,7 @@ class Dispatcher:
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
             case WorkerExited(worker, cause):
-                self._lost.note_death(self._crew, worker, cause)
+                self._lost.note_death(self._crew, worker, cause, self._slots.begun(slot_of(worker)))
             case WorkerLeaving():
                 self._crew[sender].is_leaving = True
             case RetireWorker(worker) if (hand := self._crew.get(worker)) is not None:
@@ -156,6 +163,7 @@ class Dispatcher:
         self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
         self._exchange_with_queues(now_ms)
         yield from self._hand_out(now_ms)
+        yield from self._shelf.hand_out_alone(now_ms)
         cancelled, self._cancelled = self._cancelled, []
         yield from cancelled
         self._take_stock(now_ms)
@@ -177,7 +185,8 @@ class Dispatcher:
         room, room_in_order = self._room(), self._room(in_order=True)
         if any(queue.wants(room, room_in_order, now_ms) for queue in self._queues):
             return 0  # it claimed fewer than there is room for, to see whether they find a worker
-        if self._lost or any(hand.flights for hand in self._crew) or self._drain_until_ms is not None:
+        is_busy = bool(self._lost) or self._shelf.waiting_alone or any(hand.flights for hand in self._crew)
+        if is_busy or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
         if any(queue.is_limited for queue in self._queues):
             return min(wait_ms, ASK_EVERY_MS)
@@ -192,6 +201,7 @@ class Dispatcher:
         return {
             "settled": self._settled,
             "lost": len(self._lost),
+            "waiting_alone": self._shelf.waiting_alone,
             "in_flight": sum(len(hand.flights) for hand in self._crew),
             "workers": {hand.name: len(hand.flights) for hand in self._crew},
             "queues": sorted(queue.name for queue in (*self._queues, *self._lines)),
@@ -234,7 +244,8 @@ class Dispatcher:
         self._shelf.put(queue, queue.complete(outcome, now_ms))
 
     def _hand_out(self, now_ms: int) -> Sequence[Post]:
-        if self._shelf:  # whoever is to be given something must not begin something by itself
+        # Whoever is to be given something must not begin something by itself.
+        if self._shelf or self._shelf.waiting_alone:
             self._shortcuts.close_all()
         return self._shelf.hand_out(now_ms)
 
@@ -277,9 +288,24 @@ class Dispatcher:
             else:  # to give these back would count as an attempt
                 self._shelf.put_back(queue, *overdue)
 
+        self._park_what_must_run_alone(now_ms)
+
+    def _park_what_must_run_alone(self, now_ms: int) -> None:
+        """What finds no empty worker here steps back behind the others, for as long as one has been taken."""
+        pause_ms = min(LONGEST_PAUSE_MS, max(SHORTEST_PAUSE_MS, self._crew.lone_run_ms(now_ms)))
+        for queue, overdue in self._shelf.take_overdue_alone(now_ms).items():
+            queue.settle([park(each.fence, each.record, pause_ms) for each in overdue])
+
+    def _begin_probation(self, queue: DispatchedQueue, fence: int, now_ms: int) -> bytes | None:
+        try:
+            return self._store.run(queue.begin_probation(fence))
+        except STORE_TROUBLE as error:
+            self._suspend(queue, error, now_ms)
+            return None
+
     def _release(self, queue: DispatchedQueue, deliveries: Sequence[Claimed]) -> None:
         if deliveries:
-            queue.settle([verdict_on_unbegun(each.fence, each.record) for each in deliveries])
+            queue.settle([release(each.fence, each.record) for each in deliveries])
 
     def _finish(self, mail: DeliveriesFinished, hand: Hand, now_ms: int) -> None:
         self._shortcuts.note_report(hand, mail.queue, mail.fences)
@@ -316,21 +342,27 @@ class Dispatcher:
         hand = self._crew.leave(worker)
         if hand is not None:
             self._shortcuts.close(hand)
-            self._lost.add(hand, self._slots.running(slot_of(worker)), now_ms)
+            self._lost.add(hand, self._slots.begun(slot_of(worker)), now_ms)
 
     def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
         for lost in self._lost.take_dead(self._crew, now_ms):
-            self._settle_flights_of(lost.hand, lost.running, lost.hand.cause or "unknown")
-        # What a deaf one runs is nobody else's before it is dead.
+            try:
+                self._stock.learn_records(lost.hand, self._queues)
+            except STORE_TROUBLE:
+                self._lost.put_back(lost)
+                continue
+            self._settle_flights_of(lost)
+        # Nobody else may have what a worker with a broken pipe runs, before it is dead.
         deaf = self._lost.take_deaf(now_ms)
-        return [Post(SUPERVISOR, KillWorker(worker, "its pipe broke")) for worker in deaf]
+        return [Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in deaf]
 
-    def _settle_flights_of(self, hand: Hand, running: Running | None, cause: str) -> None:
+    def _settle_flights_of(self, lost: LostWorker) -> None:
+        hand, cause = lost.hand, lost.hand.cause or "unknown"
         if self._drain_until_ms is not None:
-            verdicts = verdicts_on_killed_by_drain(hand)
+            settlements_by_queue = settlements_of_drained(hand)
         else:
-            verdicts = verdicts_on_lost_hand(hand, running, cause)
-        for name, settlements in verdicts.items():
+            settlements_by_queue = settlements_of_lost(hand, lost.begun, cause)
+        for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
         if hand.flights:
             self._log.warning("worker_lost", worker=hand.name, cause=cause, deliveries=len(hand.flights))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 
 from mqworker.actors.dispatcher.hand_out import Shelf
-from mqworker.actors.dispatcher.lost_workers import Losses
+from mqworker.actors.dispatcher.lost_workers import LostWorkers
 from mqworker.actors.dispatcher.queue import NO_TICKET, Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.actors.dispatcher.worker_care import WORKER, slot_of
@@ -32,7 +32,7 @@ _MOST_REMEMBERED = 1_000
 class Shortcuts:
     """Issues tickets, and finds out what became of them."""
 
-    def __init__(self, tickets: Tickets, crew: Crew, lost: Losses, shelf: Shelf) -> None:
+    def __init__(self, tickets: Tickets, crew: Crew, lost: LostWorkers, shelf: Shelf) -> None:
         self._tickets = tickets
         self._crew = crew
         self._lost = lost

@@ -20,8 +20,9 @@ from mqworker.actors.waker import Bell
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.crash_limit import after_crash
 from mqworker.model.names import ConsumerName, QueueName
-from mqworker.model.settlement import Bury, Crash, Failure, Retry, Settlement
+from mqworker.model.settlement import Bury, Crash, Failure, Retry, Settlement, Suspect
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.catalogue import Model, from_plain, open_queue, public_facts
 from mqworker.queues.work.calls import WorkQueueOptions
@@ -47,6 +48,10 @@ class ModelLine(DispatchedQueue):
         """Whether a task is delivered at most once: here that is for the queue to say."""
         return self.model.is_once or super().runs_once(task)
 
+    def must_run_alone(self, record: bytes) -> bool:  # noqa: ARG002 - whatever it says
+        """Never: these models count deliveries, and know nothing of crashes, suspicion and losses."""
+        return False
+
     def add_settlement(self, arguments: Sequence[Any]) -> None:
         """Pass a worker's report on."""
         self.clerk.report(arguments)
@@ -57,7 +62,12 @@ class ModelLine(DispatchedQueue):
 
     def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
         """The same for what a worker had when it ended; at most once, nobody else may have it then."""
-        self.settle([_given_up(each) for each in settlements] if self.model.is_once else settlements)
+        # There is no place for a suspicion: where several may be guilty, all of them are counted.
+        counted = [
+            after_crash(each.delivery, each.cause) if isinstance(each, Suspect) else each
+            for each in settlements
+        ]
+        self.settle([_given_up(each) for each in counted] if self.model.is_once else counted)
 
     def arrived(self, now_ms: int) -> list[Claimed]:
         """What the clerk has claimed."""

@@ -2,25 +2,35 @@
 
 It should be empty most of the time. What nobody here can take soon is given back to the line, so that a
 message never waits here while a worker of another node is idle.
+
+What must run alone waits apart, and holds nothing up: a worker is emptied for it, and others go on.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
 from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
 from mqworker.actors.mail import RunDeliveries
-from mqworker.model.record import task_of
+from mqworker.model.record import UNMARKED, is_on_probation, must_run_alone, task_of
 
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 """A mail is closed when it holds so much; the frame around it may have a multiple of that."""
 LONGEST_WAIT_MS = 100
 """So long a delivery may wait here for a worker; far longer than a batch takes."""
+LONGEST_WAIT_ALONE_MS = 1_000
+"""The same for one that must run alone: a worker has to be emptied first."""
+MOST_WAITING_ALONE = 100
+
+
+BeginProbation: TypeAlias = Callable[[DispatchedQueue, int, int], bytes | None]
+"""Queue, fence, now: notes at the server that it is about to run. Its record; None if that failed."""
 
 
 class _Kind(NamedTuple):
@@ -34,13 +44,22 @@ class _Kind(NamedTuple):
 class Shelf:
     """Keeps the order in which deliveries were claimed."""
 
-    def __init__(self, crew: Crew, times: RunTimes) -> None:
+    def __init__(self, crew: Crew, times: RunTimes, begin_probation: BeginProbation) -> None:
         self._crew = crew
         self._times = times
+        self._begin_probation = begin_probation
         self._waiting: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        self._lone: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        """What must run alone, apart from the others."""
+        self._may_be_reserved = False
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def waiting_alone(self) -> int:
+        """How many wait for a worker that has nothing else to do."""
+        return len(self._lone)
 
     def put(self, queue: DispatchedQueue, claimed: Iterable[Claimed]) -> None:
         """Claimed just now."""
@@ -52,7 +71,7 @@ class Shelf:
 
     def fences_of(self, queue: DispatchedQueue) -> set[int]:
         """What waits here of one queue."""
-        return {claimed.fence for each, claimed in self._waiting if each is queue}
+        return {claimed.fence for each, claimed in (*self._waiting, *self._lone) if each is queue}
 
     def count_by_queue(self) -> Counter[str]:
         """How many wait here of each queue."""
@@ -64,7 +83,22 @@ class Shelf:
 
     def take_all(self) -> dict[DispatchedQueue, list[Claimed]]:
         """Take off everything."""
+        self._waiting.extendleft(reversed(self._lone))
+        self._lone.clear()
         return self._take_since(None)
+
+    def take_overdue_alone(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
+        """Of what must run alone, take off what waited for too long, and what is too much."""
+        before_ms = now_ms - LONGEST_WAIT_ALONE_MS
+        kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        taken: dict[DispatchedQueue, list[Claimed]] = {}
+        for queue, claimed in self._lone:
+            if claimed.since_ms >= before_ms and len(kept) < MOST_WAITING_ALONE:
+                kept.append((queue, claimed))
+            else:
+                taken.setdefault(queue, []).append(claimed)
+        self._lone = kept
+        return taken
 
     def _take_since(self, before_ms: int | None) -> dict[DispatchedQueue, list[Claimed]]:
         # The newest first: given back to the front of their line in this order, they stand there as before.
@@ -82,15 +116,19 @@ class Shelf:
     def hand_out(self, now_ms: int) -> list[Post]:
         """Give to the crew what it has room for, as one mail for each worker and queue unless it is large."""
         mails: list[Post] = []
-        batches: dict[tuple[str, str], tuple[RunDeliveries, int]] = {}
+        batches: dict[str, tuple[RunDeliveries, int]] = {}
         kinds: dict[tuple[str, bytes], _Kind] = {}
         left: deque[tuple[DispatchedQueue, Claimed]] = deque()
         hand: Hand | None = None
         for queue, claimed in self._waiting:
             record, task = claimed.record, task_of(claimed.record)
+            is_marked = record[23:25] != UNMARKED
+            if is_marked and queue.must_run_alone(record):
+                self._lone.append((queue, claimed))
+                continue
             kind = kinds.get((queue.name, task)) or self._kind(kinds, queue, task)
             expected_ms, is_async, _ = kind
-            is_alone = _is_alone(kind, record)
+            is_alone = _is_alone(kind) or (is_marked and must_run_alone(record))
             if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
                 hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
             if hand is None:
@@ -110,11 +148,12 @@ class Shelf:
                     claimed.start_by_ms,
                 ),
             )
-            batch, batch_bytes = batches.get((hand.name, queue.name), (None, 0))
-            if batch is None or batch_bytes > LARGEST_MAIL_BYTES:
+            # The latest mail to this worker or a new one: it runs them in the order of its flights.
+            batch, batch_bytes = batches.get(hand.name, (None, 0))
+            if batch is None or batch.queue != queue.name or batch_bytes > LARGEST_MAIL_BYTES:
                 batch, batch_bytes = RunDeliveries(queue.name, [], []), 0
                 mails.append(Post(hand.name, batch))
-            batches[hand.name, queue.name] = batch, batch_bytes + len(record)
+            batches[hand.name] = batch, batch_bytes + len(record)
             batch.fences.append(claimed.fence)
             batch.records.append(record)
             if claimed.start_by_ms:
@@ -124,10 +163,44 @@ class Shelf:
         self._waiting = left
         return mails
 
+    def hand_out_alone(self, now_ms: int) -> list[Post]:
+        """Give what must run alone to workers that have nothing else, and keep workers free for the rest.
+
+        To be called after the others were handed out: who is idle then is not needed for them.
+        """
+        if not self._lone and not self._may_be_reserved:
+            return []
+        mails: list[Post] = []
+        left: deque[tuple[DispatchedQueue, Claimed]] = deque()
+        could_run = 0
+        for queue, claimed in self._lone:
+            is_probation = queue.is_lost_too_often(claimed.record)
+            if is_probation and self._is_probation_under_way():
+                left.append((queue, claimed))  # one at a time: if the node vanishes, it is known which it was
+                continue
+            could_run += 1
+            hand, record = self._crew.choose_empty(), claimed.record
+            if hand is not None and is_probation:
+                record = self._begin_probation(queue, claimed.fence, now_ms) or b""
+            if hand is None or not record:
+                left.append((queue, claimed))
+                continue
+            hand.last_report_ms, hand.was_nudged = now_ms, False
+            hand.reserve(now_ms)
+            hand.take(claimed.fence, replace(self.flight(queue, record), is_lone=True))
+            mails.append(Post(hand.name, RunDeliveries(queue.name, [claimed.fence], [record])))
+        self._lone = left
+        self._crew.reserve(could_run - len(mails), now_ms)
+        self._may_be_reserved = bool(left) or any(hand.reserved_at_ms for hand in self._crew)
+        return mails
+
+    def _is_probation_under_way(self) -> bool:
+        return any(is_on_probation(flight.record) for hand in self._crew for flight in hand.flights.values())
+
     def flight(self, queue: DispatchedQueue, record: bytes) -> Flight:
         """A delivery as it would be in a worker's hands."""
         kind = self._kind({}, queue, task_of(record))
-        is_alone = _is_alone(kind, record) and not kind.is_async
+        is_alone = _is_alone(kind) and not kind.is_async
         return Flight(queue.name, record, kind.expected_ms or BATCH_MS, is_alone, kind.is_async)
 
     def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
@@ -137,14 +210,7 @@ class Shelf:
         return kind
 
 
-def _is_alone(kind: _Kind, record: bytes) -> bool:
-    """Whether nothing else should be in the same hands.
-
-    What crashed before runs with nobody else's delivery beside it: the guilty one is then known. Of what may
-    not run twice a dying worker takes one with it, no batch.
-    """
+def _is_alone(kind: _Kind) -> bool:
+    """Whether nothing else should wait behind it. Of what may run once a dying worker takes one with it."""
     expected_ms, _, is_once = kind
-    return expected_ms is None or expected_ms > BATCH_MS or is_once or record[23:25] != _NEVER_CRASHED
-
-
-_NEVER_CRASHED = b"00"
+    return expected_ms is None or expected_ms > BATCH_MS or is_once

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 
 from mqworker.actors.dispatcher.workers import Idle
 from mqworker.model.names import ConsumerName, QueueName
-from mqworker.model.record import decode_record, permit_ms_of, task_of
+from mqworker.model.record import (
+    decode_record,
+    is_on_probation,
+    losses_of,
+    must_run_alone,
+    permit_ms_of,
+    task_of,
+)
 from mqworker.model.settlement import Ack, Release, Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import Exchange
@@ -53,6 +60,7 @@ class DispatchedQueue:
         self._weight = 1
         self._async_tasks: frozenset[bytes] = frozenset()
         self._once_tasks: frozenset[bytes] = frozenset()
+        self._max_losses: dict[bytes, int | None] = {}
         self._settlements: list[Call[Any]] = []
         self.unacked: deque[Claimed] = deque()
         """Deliveries of at-most-once tasks: acknowledged when a worker is free, then run; not earlier, for
@@ -87,6 +95,7 @@ class DispatchedQueue:
             name.encode() for name, task in tasks.items() if task["limited"] and task["queue"] == self.name
         )
         self._async_tasks = frozenset(name.encode() for name, task in tasks.items() if task["async"])
+        self._max_losses = {name.encode(): task.get("max_losses") for name, task in tasks.items()}
 
     @property
     def is_limited(self) -> bool:
@@ -109,6 +118,24 @@ class DispatchedQueue:
     def runs_once(self, task: bytes) -> bool:
         """Whether a task is delivered at most once."""
         return task in self._once_tasks
+
+    def must_run_alone(self, record: bytes) -> bool:
+        """Whether nothing may run beside it: a worker died while it ran, or it was lost too often.
+
+        Not asked of what runs at most once: it is acknowledged by then, and must begin now or never.
+        """
+        if task_of(record) in self._once_tasks:
+            return False
+        return must_run_alone(record) or is_on_probation(record) or self.is_lost_too_often(record)
+
+    def is_lost_too_often(self, record: bytes) -> bool:
+        """Whether it may take its node with it: it is given one more chance, on probation."""
+        limit = self._max_losses.get(task_of(record))
+        return limit is not None and losses_of(record) >= limit
+
+    def begin_probation(self, fence: int) -> Call[bytes | None]:
+        """To be called before it runs: its record with the mark, None when the lease was lost."""
+        return self.calls.begin_probation(fence, self._consumer)
 
     def add_settlement(self, arguments: Sequence[Any]) -> None:
         """Take a worker's report for the next exchange."""

@@ -9,11 +9,11 @@ that are still on their way to us: so what is unknown is looked at twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from mqworker.actors.dispatcher.early_starts import Shortcuts
+from mqworker.actors.dispatcher.lost_workers import release
 from mqworker.actors.dispatcher.queue import DispatchedQueue
-from mqworker.actors.dispatcher.verdicts import verdict_on_lost_flight
 from mqworker.actors.dispatcher.workers import Hand
 from mqworker.errors import MqworkerError
 from mqworker.log import Logger
@@ -21,6 +21,13 @@ from mqworker.store.store import Store
 
 STOCK_EVERY_MS = 5_000
 SECOND_LOOK_MS = 200
+
+
+class Queues(Protocol):
+    """Queues by name."""
+
+    def __getitem__(self, name: str) -> DispatchedQueue:
+        """One of them."""
 
 
 class StockTaking:
@@ -81,8 +88,20 @@ class StockTaking:
         self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
         queue.settle(
             [
-                verdict_on_lost_flight(fence, record, {}, "", was_running=False)
+                release(fence, record)
                 for fence, record in zip(strays, records, strict=True)
                 if record is not None
             ]
         )
+
+    def learn_records(self, hand: Hand, queues: Queues) -> None:
+        """Look up what a lost worker began by itself and whose wake-up has not come: it is judged, too."""
+        for name, fence in [key for key, flight in hand.flights.items() if not flight.record]:
+            queue = queues[name]
+            # Any: the reply of HMGET.
+            records: Any = self._store.read([("HMGET", queue.held_key, fence)], queue.keys.meta)[0]
+            self._shortcuts.note_over(name, fence)
+            if records[0] is None:
+                hand.drop(name, fence)
+            else:
+                hand.flights[name, fence].record = records[0]

@@ -24,6 +24,8 @@ class Flight:
     is_async: bool
     start_by_ms: int = 0
     """Until when its permit is valid; 0: it needs none."""
+    is_lone: bool = False
+    """Whether nothing at all may run beside it; `is_alone` only keeps others from waiting behind it."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,11 @@ class Hand:
     """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
     was_late: bool = False
     """It did not begin in time what came with its ticket: its core may be busy, so others come first."""
+    is_reserved: bool = False
+    """For a delivery that must run alone: it is given nothing else until that one has ended."""
+    reserved_at_ms: int = 0
+    open_until_ms: int = 0
+    """Until then it is not reserved again: others have waited as long as it was."""
     cause: str | None = None
     """How it died, once the supervisor has said so."""
 
@@ -63,6 +70,7 @@ class Hand:
         return (
             self.is_ready
             and not self.is_leaving
+            and not self.is_reserved
             and not self.alone
             and not self.was_nudged  # what it runs takes longer than anybody thought
             and self.busy_ms + expected_ms <= _AHEAD_MS
@@ -70,11 +78,30 @@ class Hand:
 
     def has_room_alone(self) -> bool:
         """Whether it may be given something slow or unknown: nothing else must have to wait behind it."""
-        return self.is_ready and not self.is_leaving and self.is_idle
+        return self.is_ready and not self.is_leaving and not self.is_reserved and self.is_idle
 
     def has_async_room(self) -> bool:
         """Whether its event loop may be given one more."""
-        return self.is_ready and not self.is_leaving and self.asynchronous < self.concurrency
+        return (
+            self.is_ready
+            and not self.is_leaving
+            and not self.is_reserved
+            and self.asynchronous < self.concurrency
+        )
+
+    def reserve(self, now_ms: int) -> None:
+        """Give it nothing more until a delivery that must run alone has ended here."""
+        if not self.is_reserved:
+            self.is_reserved, self.reserved_at_ms = True, now_ms
+
+    def is_lone_run_over(self) -> bool:
+        """Whether it is reserved no longer: what ran alone has ended."""
+        return self.reserved_at_ms > 0 and not self.is_reserved
+
+    def open(self, now_ms: int) -> None:
+        """Others have it now, for as long as it was reserved at least."""
+        self.open_until_ms = now_ms + now_ms - self.reserved_at_ms
+        self.is_reserved, self.reserved_at_ms = False, 0
 
     def take(self, fence: int, flight: Flight) -> None:
         """Note a delivery that goes to this worker."""
@@ -92,6 +119,8 @@ class Hand:
         flight = self.flights.pop((queue, fence), None)
         if flight is None:
             return None
+        if flight.is_lone:
+            self.is_reserved = False
         if flight.is_async:
             self.asynchronous -= 1
         else:
@@ -153,6 +182,36 @@ class Crew:
             return _least(hand for hand in told if hand.has_room_alone())
         return _least(hand for hand in told if hand.has_room(expected_ms))
 
+    def choose_empty(self) -> Hand | None:
+        """Who may run something with nothing beside it, this moment; or nobody."""
+        empty = (
+            hand
+            for hand in self
+            if hand.is_ready and not hand.is_leaving and not hand.flights and not hand.ticket
+        )
+        return min(empty, key=lambda hand: (not hand.is_reserved, hand.was_late), default=None)
+
+    def reserve(self, waiting: int, now_ms: int) -> None:
+        """Keep workers free for deliveries that must run alone, where so many wait: half of them at the most.
+
+        A node's only worker is reserved half of the time. Nobody is when nothing waits.
+        """
+        able = [hand for hand in self if hand.is_ready and not hand.is_leaving]
+        for hand in able:
+            is_in_vain = hand.is_reserved and not waiting and not any(map(_is_lone, hand.flights.values()))
+            if is_in_vain or hand.is_lone_run_over():
+                hand.open(now_ms)
+        wanted = min(waiting, max(1, len(able) // 2)) - sum(hand.is_reserved for hand in able)
+        if wanted > 0:
+            others = [hand for hand in able if not hand.is_reserved and now_ms >= hand.open_until_ms]
+            others.sort(key=lambda hand: (len(hand.flights), hand.busy_ms))
+            for hand in others[:wanted]:
+                hand.reserve(now_ms)
+
+    def lone_run_ms(self, now_ms: int) -> int:
+        """For how long something has been running alone."""
+        return max((now_ms - hand.reserved_at_ms for hand in self if hand.is_reserved), default=0)
+
     def idle(self, fewer: int) -> Idle:
         """How many more deliveries could begin this moment, when so many are as good as handed out."""
         sequential = sum(hand.has_room_alone() for hand in self)
@@ -174,6 +233,10 @@ class Crew:
 
 def _least(hands: Iterable[Hand]) -> Hand | None:
     return min(hands, key=lambda hand: (hand.busy_ms, len(hand.flights), hand.was_late), default=None)
+
+
+def _is_lone(flight: Flight) -> bool:
+    return flight.is_lone
 
 
 def _has_async_tasks(hand: Hand) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from mqworker.actors.run_slot import Beside
 from mqworker.actors.waker import Bell
 from mqworker.model.delivery import Delivery
 from mqworker.model.settlement import Settlement
@@ -17,11 +18,14 @@ from mqworker.tasks.running.run import TaskRunner
 class Bench:
     """Runs deliveries beside the main thread and gathers what became of them."""
 
-    def __init__(self, runner: TaskRunner, *, threads: int) -> None:
+    def __init__(self, runner: TaskRunner, *, threads: int, open_table: Callable[[], Beside]) -> None:
+        """`open_table` is called with the first delivery: where to note what has begun."""
         self.bell = Bell()
         self.busy = 0
         self._runner = runner
         self._threads = threads
+        self._open_table = open_table
+        self._table: Beside | None = None
         self._finished: deque[tuple[str, Settlement]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executor: ThreadPoolExecutor | None = None
@@ -36,15 +40,17 @@ class Bench:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="async-tasks", daemon=True).start()
+        table = self._noting()
         self.busy += 1
-        asyncio.run_coroutine_threadsafe(self._arun(queue, delivery), self._loop)
+        asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
 
     def run_in_thread(self, queue: str, delivery: Delivery) -> None:
         """Run in a thread of the pool."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="task")
+        table = self._noting()
         self.busy += 1
-        self._executor.submit(self._run, queue, delivery)
+        self._executor.submit(self._run, queue, delivery, table)
 
     def finished(self) -> Iterator[tuple[str, Settlement]]:
         """What was finished since the last time."""
@@ -62,11 +68,22 @@ class Bench:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _arun(self, queue: str, delivery: Delivery) -> None:
-        self._done(queue, await self._runner.arun(delivery, queue))
+    def _noting(self) -> Beside:
+        if self._table is None:
+            self._table = self._open_table()
+        return self._table
 
-    def _run(self, queue: str, delivery: Delivery) -> None:
-        self._done(queue, self._runner.run(delivery, queue))
+    async def _arun(self, queue: str, delivery: Delivery, table: Beside) -> None:
+        place = table.begin(queue, delivery.fence)
+        settlement = await self._runner.arun(delivery, queue)
+        table.end(place)
+        self._done(queue, settlement)
+
+    def _run(self, queue: str, delivery: Delivery, table: Beside) -> None:
+        place = table.begin(queue, delivery.fence)
+        settlement = self._runner.run(delivery, queue)
+        table.end(place)
+        self._done(queue, settlement)
 
     def _done(self, queue: str, settlement: Settlement) -> None:
         self._finished.append((queue, settlement))

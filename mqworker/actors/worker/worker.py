@@ -60,6 +60,7 @@ from mqworker.tasks.app import App, QueueDeclaration
 from mqworker.tasks.default_app import default_app
 from mqworker.tasks.events.subscription import register_subscriptions
 from mqworker.tasks.loading import load_app
+from mqworker.tasks.options import AS_SET
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreDesk
 from mqworker.tasks.schedules.schedule import publish_schedules
@@ -100,7 +101,11 @@ class Worker:
         self._clock = clock
         self._log = log
         self._pending: deque[tuple[str, Delivery]] = deque()
-        self._bench = Bench(runner, threads=ready.threads)
+        self._bench = Bench(
+            runner,
+            threads=ready.threads,
+            open_table=lambda: slots.beside(index, ready.concurrency + ready.threads),
+        )
         self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
         self._read_from: Callable[[str], None] = lambda _: None
         self._is_in_task = False
@@ -210,8 +215,6 @@ class Worker:
             self._run(queue, delivery)
             if self._clock.monotonic_ms() >= stop_at_ms:
                 break
-        # Only after a run: until the dispatcher has heard of this worker, the slot is the evidence of what
-        # the one before it died over.
         self._slots.end(self._index)
 
     def _run(self, queue: str, delivery: Delivery) -> None:
@@ -305,6 +308,9 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 "async": task.is_async,
                 "once": task.options.delivery == "at_most_once",
                 "retries": task.options.retry.max,
+                "max_losses": settings.max_losses
+                if task.options.max_losses == AS_SET
+                else task.options.max_losses,
                 "limited": task.options.is_gated,
             }
             for task in app.registry

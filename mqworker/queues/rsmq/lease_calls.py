@@ -11,7 +11,7 @@ from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import as_argument
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, message_id
-from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement, Suspect
 from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqMessage, checked, received_messages, sent_ms
 from mqworker.queues.rsmq.errors import refusal
 from mqworker.queues.rsmq.keys import RsmqKeys
@@ -115,7 +115,7 @@ def _arguments_of(settlement: Settlement) -> tuple[str | bytes, str | bytes, str
             return ("ack", fence, "")
         case Retry(_, due) | Park(_, due):
             return ("again", fence, as_argument(due))
-        case Release() | Crash():
+        case Release() | Crash() | Suspect():
             return ("front", fence, "")
         case Bury():
             return ("bury", fence, encode_letter(settlement))

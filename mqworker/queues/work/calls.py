@@ -155,14 +155,26 @@ class WorkQueueCalls:
         """A consumer's sign of life."""
         return Call(script("beat"), self.keys.shared, (consumer,), lambda _: None)
 
+    def begin_probation(self, fence: int, consumer: ConsumerName) -> Call[bytes | None]:
+        """Note that a delivery which was lost too often is about to run alone: its record, None if lost."""
+        return Call(
+            script("begin_probation"),
+            (*self.keys.shared, self.keys.held(consumer)),
+            (fence,),
+            _record_or_none,
+        )
+
     def reap(
-        self, consumer: ConsumerName, silent_ms: int, limit: int, *, valid_until_ms: int = 0
+        self, consumer: ConsumerName, silent_ms: int, limit: int, *, losses: int, valid_until_ms: int = 0
     ) -> Call[int]:
-        """Release what a silent consumer holds: how many, or -1 when it is alive or the time is over."""
+        """Release what a consumer holds that is gone: how many, or -1 when it is alive or the time is over.
+
+        `losses` is 1 when it vanished with what it held, which is counted; 0 when its node took leave of it.
+        """
         return Call(
             script("reap"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, limit, consumer, silent_ms, self._window_ms, valid_until_ms),
+            (self._kept, limit, consumer, silent_ms, self._window_ms, losses, valid_until_ms),
             int,
         )
 
@@ -333,6 +345,10 @@ def _delivery(record: bytes, fence: int) -> Delivery | UnreadableDelivery:
         return decode_record(record, fence)
     except InvalidMessage as error:
         return UnreadableDelivery(fence, record, str(error))
+
+
+def _record_or_none(reply: RawReply) -> bytes | None:
+    return reply if isinstance(reply, bytes) else None
 
 
 def _found(reply: RawReply) -> tuple[str, bytes]:

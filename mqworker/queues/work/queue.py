@@ -65,9 +65,16 @@ class WorkQueue:
         self.store.run(self.calls.beat(consumer_name(consumer)))
 
     def reap(self, consumer: str, *, silent_ms: int) -> int:
-        """Release what a consumer holds that was silent for so long; 0: at once, on its own word."""
+        """Release what a consumer holds that was silent for so long, counted as a loss of each message.
+
+        0: at once, on its own word; nothing is counted then.
+        """
         whole_number("silent_ms", silent_ms, least=0, most=2**53)
-        return self.store.follow(self._steps.reap(consumer_name(consumer), silent_ms))
+        return self.store.follow(self._steps.reap(consumer_name(consumer), silent_ms, min(silent_ms, 1)))
+
+    def reap_dead(self, consumer: str) -> int:
+        """Release what a consumer holds of which it is known that it died: at once, counted as a loss."""
+        return self.store.follow(self._steps.reap(consumer_name(consumer), 0, 1))
 
     def promote(self) -> int:
         """Move delayed messages that are due into their line; milliseconds until the next one, or -1."""

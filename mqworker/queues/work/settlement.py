@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.dead_letter import encode_letter
 from mqworker.model.event import settled_block
 from mqworker.model.instant import as_argument
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement, Suspect
+
+_SUSPECT = "S"
 
 Argument = str | bytes | int
-Unfinished = Retry | Release | Park | Crash | Bury
+Unfinished = Retry | Release | Park | Crash | Suspect | Bury
 
 
 def settle_arguments(
@@ -20,7 +23,7 @@ def settle_arguments(
     """The arguments, and the settlements in the order in which the reply speaks of them."""
     done = [settlement for settlement in settlements if type(settlement) is Ack]
     others = [settlement for settlement in settlements if not isinstance(settlement, Ack)]
-    carried_out = [_buried_at_the_limit(settlement) for settlement in others]
+    carried_out = [after_crash(each.delivery) if isinstance(each, Crash) else each for each in others]
     block = settled_block([*done, *carried_out])
     runs = _runs([ack.delivery.fence for ack in done])
     results = _results([ack.result for ack in done])
@@ -29,18 +32,6 @@ def settle_arguments(
     for settlement in carried_out:
         arguments += _other_arguments(settlement)
     return tuple(arguments), [*done, *others]
-
-
-def _buried_at_the_limit(settlement: Unfinished) -> Unfinished:
-    """One crash too many ends a message, as reclaim.lua does it for leases that ended."""
-    if not isinstance(settlement, Crash):
-        return settlement
-    crashes, limit = settlement.delivery.crashes + 1, settlement.delivery.max_crashes
-    if limit is None or crashes < limit:
-        return settlement
-    return Bury(
-        settlement.delivery, "crashed", Failure("crashed", f"the worker died over it {crashes} times")
-    )
 
 
 def _runs(fences: list[int]) -> list[int]:
@@ -76,8 +67,10 @@ def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
             return ("again", delivery.fence, "", 0, 0)
         case Crash(delivery):
             return ("again", delivery.fence, "", 0, 1)
+        case Suspect(delivery):
+            return ("again", delivery.fence, "", 0, _SUSPECT)
         case Bury(delivery):
-            has_crashed = settlement.reason == "crashed"
+            has_crashed = settlement.reason == CRASHED
             has_failed = settlement.failure is not None and not has_crashed
             return ("bury", delivery.fence, encode_letter(settlement), int(has_failed), int(has_crashed))
         case _:

@@ -116,11 +116,11 @@ class WorkQueueSteps:
             if some + others < LARGEST_BATCH:
                 return reclaimed, buried
 
-    def reap(self, consumer: ConsumerName, silent_ms: int) -> Procedure[int]:
-        """Release everything a silent consumer holds, until there is no more; 0 also when it is alive."""
+    def reap(self, consumer: ConsumerName, silent_ms: int, losses: int) -> Procedure[int]:
+        """Release everything a consumer holds that is gone, bit by bit; 0 also when it is alive."""
         released = 0
         while True:
-            some: int = yield self.calls.reap(consumer, silent_ms, LARGEST_BATCH)
+            some: int = yield self.calls.reap(consumer, silent_ms, LARGEST_BATCH, losses=losses)
             if some <= 0:
                 return released
             released += some

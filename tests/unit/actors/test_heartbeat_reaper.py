@@ -15,10 +15,10 @@ from mqworker.model.clock import ManualClock
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId
 from mqworker.queues.work.calls import WorkQueueOptions
+from mqworker.queues.work.heartbeat import Heartbeat, Reading
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command, Reply
-from mqworker.store.heartbeat import Heartbeat, Reading
-from mqworker.store.script import script
+from mqworker.store.script import scripts_of
 from mqworker.store.store import Store
 from mqworker.testing.memory_connection import MemoryConnection
 
@@ -180,7 +180,7 @@ def test_after_an_outage_everybody_gets_the_time_to_be_heard_again() -> None:
 
 
 def test_a_reaper_that_was_stopped_between_the_judgement_and_the_act_takes_nothing() -> None:
-    for command in ("TIME", script("reap").sha):
+    for command in ("TIME", scripts_of("mqworker.queues.work")("reap").sha):
         stage = Stage()
         stage.heartbeat.others = {"other"}
         stage.run(10)

@@ -1,7 +1,7 @@
 """Whom one may take for silent: as far as one could hear, and on a fresh reading alone."""
 
 from mqworker.actors.silence import SilenceWatch
-from mqworker.store.heartbeat import Reading
+from mqworker.queues.work.heartbeat import Reading
 
 TIMEOUT_MS = 5_000
 

@@ -89,6 +89,7 @@ def test_what_is_no_model_is_refused() -> None:
         ("delivery", "at_most_once"),
         ("result_ttl", 60),
         ("max_crashes", 5),
+        ("max_losses", 5),
     ],
 )
 def test_an_option_that_the_model_cannot_honour_is_refused_whoever_comes_first(

@@ -142,6 +142,10 @@ def test_a_key_that_names_no_parameter_is_refused_when_the_task_is_defined() -> 
         {"priority": True},
         {"result_ttl": "1e9"},
         {"max_crashes": 0},
+        {"max_losses": 0},
+        {"max_losses": 26},
+        {"max_losses": True},
+        {"max_losses": 2.0},
     ],
     ids=str,
 )

@@ -10,6 +10,7 @@
 --          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
 --          the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front, limited ones of their gate), more failures, more crashes
+--          (S: it is a suspect)
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
@@ -111,14 +112,17 @@ for i = done_count + 1, #fences do
     buried = buried + 1
     ended[#ended + 1] = id
     if is_record(record) then
-      record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
+      record = delivered_again(record, tonumber(ARGV[at + 3]), ARGV[at + 4])
       free_guard(record, id, verdict == 'bury' and 'D' .. due_or_letter)
     end
     bury(id, record, verdict == 'bury' and due_or_letter or cjson.encode({ reason = 'undecodable' }))
   else
     local id, task = id_and_task(record)
-    local next_record = delivered_again(record, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
-    local kind = ARGV[at + 3] ~= '0' and 'retried' or ARGV[at + 4] ~= '0' and 'crashed' or 'released'
+    local more_crashes = ARGV[at + 4]
+    local next_record = delivered_again(record, tonumber(ARGV[at + 3]), more_crashes)
+    local kind = ARGV[at + 3] ~= '0' and 'retried'
+      or more_crashes ~= '0' and more_crashes ~= SUSPECT and 'crashed'
+      or 'released'
     again[kind] = again[kind] + 1
     local wish = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
     if wish == 'X' then -- somebody cancelled it while it ran: it does not come back

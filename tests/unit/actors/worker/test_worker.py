@@ -11,7 +11,7 @@ import pytest
 
 from mqworker import App
 from mqworker.actors.mail import DeliveriesFinished, Drain, PeerLost, RunDeliveries, StandReady
-from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.run_slot import RunSlots, mark_of
 from mqworker.actors.tickets import CANCELLED, Tickets
 from mqworker.actors.worker.early_start import LISTEN_AFTER_MS, TRY_AGAIN_MS, Shortcut
 from mqworker.actors.worker.limits import WorkerLimits
@@ -95,6 +95,30 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
     stage.worker.close()
+
+
+def test_the_dispatcher_is_told_how_often_each_task_may_be_lost() -> None:
+    app = App("shop")
+    for name, options in (("set", {}), ("own", {"max_losses": 2}), ("endless", {"max_losses": None})):
+        app.task(name=name, **options)(lambda: None)
+
+    ready = readiness(app, Settings(max_losses=7))
+
+    assert {name: task["max_losses"] for name, task in ready.tasks.items()} == {
+        "set": 7,
+        "own": 2,
+        "endless": None,
+    }
+
+
+def test_what_it_ran_stays_readable_after_its_report_was_sent(stage: Stage) -> None:
+    stage.worker.handle(
+        RunDeliveries("default", [7, 8], [a_record("quick"), a_record("quick")]), "dispatcher", 0
+    )
+
+    assert stage.turn() == [7, 8]
+    assert stage.slots.running(0) is None
+    assert stage.slots.begun(0).last_in_order == (mark_of("default"), 8)
 
 
 def test_a_new_worker_leaves_the_evidence_of_the_one_before_it(stage: Stage) -> None:

@@ -1,14 +1,14 @@
 -- record: the text header before every body. Mirrors model/record.py, which documents the layout.
 --
 --   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'g' with a gate, 'b' with both | 17 max crashes, base 36
---   18-20 deliveries | 21-23 failures | 24-25 crashes | 26- id, task, [guard], [deadline], [gate], each
---   with a space; body
+--   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
+--   26- id, task, [guard], [deadline], [gate], each with a space; body
 --   A permit stands before its gate, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
 --   ms' since it was claimed in the hands of a consumer.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dgb%-][%w%-]' .. string.rep('%d', 8)
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dgb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.
@@ -84,18 +84,49 @@ local function is_over(record, now_ms)
   return has_deadline(record) and (deadline_of(record) or 0) <= now_ms
 end
 
-local function counts(record)
-  return tonumber(string.sub(record, 18, 20)), tonumber(string.sub(record, 21, 23)), tonumber(string.sub(record, 24, 25))
+local MOST_LOSSES, MOST_CRASHES, SUSPECT = 25, 35, 'S'
+local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
+
+local function digit(count, most)
+  count = math.min(count, most)
+  return string.sub(DIGITS, count + 1, count + 1)
 end
 
--- The record after one more delivery that ended with so many more failures and crashes.
-local function delivered_again(record, more_failures, more_crashes)
+-- Deliveries, failures and crashes.
+local function counts(record)
+  local crashes = string.sub(record, 25, 25)
+  return tonumber(string.sub(record, 18, 20)),
+    tonumber(string.sub(record, 21, 23)),
+    crashes == SUSPECT and 0 or tonumber(crashes, 36)
+end
+
+local function is_on_probation(record)
+  return string.match(record, '^%u', 24) ~= nil
+end
+
+local function losses_of(record)
+  if is_on_probation(record) then return string.byte(record, 24) - 65 end
+  return tonumber(string.sub(record, 24, 24), 36)
+end
+
+-- The record of a delivery that is given up if its consumer vanishes once more.
+local function on_probation(record)
+  return string.sub(record, 1, 23) .. string.char(65 + losses_of(record)) .. string.sub(record, 25)
+end
+
+-- The record after one more delivery: so many more failures; more crashes as a number, or SUSPECT when it ran beside
+-- others; so many more losses. What fails has ended: suspicion and losses are forgotten. What crashed runs alone.
+local function delivered_again(record, more_failures, more_crashes, more_losses)
   local deliveries, failures, crashes = counts(record)
+  local has_failed = more_failures > 0
+  local losses = has_failed and 0 or losses_of(record) + (more_losses or 0)
+  local mark = digit(crashes + (tonumber(more_crashes) or 0), MOST_CRASHES)
+  local was_suspect = string.sub(record, 25, 25) == SUSPECT
+  if mark == '0' and (more_crashes == SUSPECT or was_suspect and not has_failed) then mark = SUSPECT end
   return string.sub(record, 1, 17)
-    .. string.format(
-      '%03d%03d%02d',
-      math.min(deliveries + 1, 999), math.min(failures + more_failures, 999), math.min(crashes + more_crashes, 99)
-    )
+    .. string.format('%03d%03d', math.min(deliveries + 1, 999), math.min(failures + more_failures, 999))
+    .. digit(losses, MOST_LOSSES)
+    .. mark
     .. string.sub(record, 26)
 end
 
