@@ -103,13 +103,18 @@ class WorkerReady:
     queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
     threads: int
     concurrency: int
+    held: list[list[Any]] = field(default_factory=list)
+    """What it has from a dispatcher before this one and nobody has accepted: each queue, fence, task, record.
+    The record is empty where the server keeps it, which is in work queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandReady:
-    """dispatcher → worker: on these channels comes what it may begin by itself."""
+    """dispatcher → worker: on these channels comes what it may begin by itself; it goes on with the rest."""
 
     queue_by_channel: dict[str, str]
+    stale: list[list[Any]] = field(default_factory=list)
+    """Of what it holds, each a queue and a fence: not to be begun any more, for it is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,15 @@ class RunDeliveries:
     records: list[bytes]
     start_by_ms: dict[int, int] = field(default_factory=dict)
     """fence → until when its permit is valid (monotonic ms), of limited ones."""
+    accepted: list[int] = field(default_factory=list)
+    """As in `ReportsAccepted`, which is saved this way while there is work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsAccepted:
+    """dispatcher → worker: the reports of these numbers are stored, forget them."""
+
+    numbers: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +145,8 @@ class DeliveriesFinished:
     fences: list[int]
     arguments: list[Any]  # str, bytes and int: what the script takes
     run_ms_by_task: dict[str, tuple[int, float]]  # task -> how many, milliseconds together
+    number: int = 0
+    """Counted by the worker, which keeps the report until this number is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +258,7 @@ Mail = (
     | WorkerReady
     | StandReady
     | RunDeliveries
+    | ReportsAccepted
     | DeliveriesFinished
     | DeliveriesReturned
     | CancelDelivery

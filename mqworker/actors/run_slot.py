@@ -25,10 +25,10 @@ _STATE_AT = 20
 _BESIDE = struct.Struct("<qIB3x")
 _BESIDE_STATE_AT = 12
 _IS_RUNNING, _HAS_ENDED = 1, 2
-_MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
+MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
 SLOT_BYTES = 64
 """A cache line each: workers on different cores do not disturb one another. Its second half holds tickets."""
-_SLOTS_BYTES = _MOST_WORKERS * SLOT_BYTES
+_SLOTS_BYTES = MOST_WORKERS * SLOT_BYTES
 _TABLE_BYTES = 524_288
 """For each worker, behind the slots of all: room for twice what `concurrency` and `threads` allow."""
 
@@ -105,6 +105,11 @@ class RunSlots:
     def end(self, worker: int) -> None:
         """Written by the worker, after the task: what it was stays, until the report was accepted."""
         self._memory[worker * SLOT_BYTES + _STATE_AT] = _HAS_ENDED
+
+    def all_begun(self) -> list[Begun]:
+        """What all workers run, or ran when they died."""
+        each = (self.begun(worker) for worker in range(MOST_WORKERS))
+        return [begun for begun in each if begun.running]
 
     def running(self, worker: int) -> Running | None:
         """Read by the dispatcher; None when the worker's main thread runs nothing."""

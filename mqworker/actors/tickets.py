@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from mqworker.actors.run_slot import SLOT_BYTES, mark_of, open_slots
+from mqworker.actors.run_slot import MOST_WORKERS, SLOT_BYTES, mark_of, open_slots
 
 # The number: 0 none, above 0 issued, below 0 redeemed; then for what: a fence and the mark of its queue.
 _TICKET = struct.Struct("<qqI")
@@ -94,6 +94,13 @@ class Tickets:
             return CANCELLED
         finally:
             self._unlock(worker)
+
+    def withdraw_all(self) -> None:
+        """By a new dispatcher: those of the one before it are good for nothing any more."""
+        for worker in range(MOST_WORKERS):
+            number, _, _ = _TICKET.unpack_from(self._memory, _at(worker))
+            if number > 0:
+                self.cancel(worker, number)
 
     def _lock(self, worker: int) -> bool:
         with suppress(BlockingIOError, PermissionError):  # which of the two depends on the system

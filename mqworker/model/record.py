@@ -132,6 +132,11 @@ def _losses(letter: bytes) -> int:
     return int(letter, 36) if letter.isalnum() else 0  # foreign bytes, which will be buried
 
 
+def id_of(record: bytes) -> bytes:
+    """The message's id in a record, without reading the rest of it."""
+    return record[25:].partition(b" ")[0]
+
+
 def task_of(record: bytes) -> bytes:
     """The task's name in a record, without reading the rest of it."""
     parts = record.split(b" ", 2)

@@ -65,6 +65,11 @@ class Rsmq:
         return False
 
     @property
+    def has_lasting_fences(self) -> bool:
+        """Whether a delivery can be renewed and settled by a process that did not claim it."""
+        return True
+
+    @property
     def lease_ms(self) -> int:
         """After how long without a renewal a delivery is somebody else's."""
         return self.vt * 1000
@@ -117,6 +122,11 @@ class Gq:
     def is_once(self) -> bool:
         """Whether what was begun is never begun again."""
         return self.terms.is_at_most_once
+
+    @property
+    def has_lasting_fences(self) -> bool:
+        """Whether a delivery can be renewed and settled by a process that did not claim it."""
+        return False  # it belongs to the consumer that claimed it, which ends with its process
 
     @property
     def lease_ms(self) -> int:

@@ -1,8 +1,8 @@
 """Child care: starts the children, hears them, watches over them, collects and restarts them.
 
-Everything is restarted one for one, except around the dispatcher: what workers run is leased to it, so when
-it dies its workers are killed first, then the reaper releases what it held, and a new one begins with a new
-consumer's name.
+Everything is restarted one for one. Workers outlive their dispatcher: the next one is the same consumer, gets
+pipes to them, and adopts what they hold. Only when no other will come are they killed, and the reaper
+releases what they held.
 """
 
 from __future__ import annotations
@@ -89,13 +89,20 @@ class ChildCare:
 
     def turn(self, now_ms: int) -> None:
         """What time brings: starts, restarts, pings, and the end of those that are silent."""
-        self._starts_left = 0 if self.is_closing or self.halt is not None else _MOST_STARTS
+        self._starts_left = 0 if self.halt is not None else _MOST_STARTS
         for record in self._family:
-            if self._starts_left and self._family.may_start(record, now_ms):
+            if self._starts_left and self._may_start(record, now_ms):
                 self._starts_left -= 1
                 self._start(record, now_ms)
             if record.child is not None:
                 self._check(record, record.child, now_ms)
+        if self.is_closing:
+            self._release_if_nobody_is_left()
+
+    def _may_start(self, record: ChildRecord, now_ms: int) -> bool:
+        # While the node stops, workers still finish what they have, and somebody has to settle it.
+        is_wanted = not self.is_closing or (record.role is Role.DISPATCHER and self._family.has_workers)
+        return is_wanted and self._family.may_start(record, now_ms)
 
     @property
     def is_busy(self) -> bool:
@@ -128,8 +135,9 @@ class ChildCare:
     def _start(self, record: ChildRecord, now_ms: int) -> None:
         record.generation += 1
         if record.role is Role.DISPATCHER:
-            self.tell(self._family.the(Role.REAPER), self._consumers.begin(record.generation))
-        start = self._node.child_start(record.name, record.generation, self._consumer_of(record))
+            self.tell(self._family.the(Role.REAPER), self._consumers.begin())
+        workers = self._family.living_workers if record.role is Role.DISPATCHER else ()
+        start = self._node.child_start(record.name, record.generation, self._consumer_of(record), workers)
         record.kill_reason, record.kill_fault = None, Fault.COUNTED
         record.deaf_since_ms = None
         record.vitals, record.progress, record.facts = Vitals(now_ms), 0, {}
@@ -215,7 +223,10 @@ class ChildCare:
 
     def _nudge(self, name: str) -> None:
         worker = self._family.get(name)
-        if worker is not None and worker.role is Role.WORKER and worker.child is not None:
+        # One that is not ready has no handler for the signal yet, and would end.
+        if worker is None or worker.role is not Role.WORKER or worker.state is not State.LIVE:
+            return
+        if worker.child is not None:
             worker.child.process.send(signal.SIGUSR1)
 
     # Watching
@@ -274,7 +285,7 @@ class ChildCare:
             "child_ended", child=record.name, generation=record.generation, cause=cause
         )
         self._tell_of_death(record, ending, cause)
-        if self.is_closing:
+        if self.is_closing and not self._is_to_come_back(record, ending):
             record.state = State.ENDED
             self.has_failures = self.has_failures or _is_failure(record, ending)
             return
@@ -287,11 +298,29 @@ class ChildCare:
         if record.role is Role.GATEWAY:
             for mail in self._consumers.end_gateway(record.name):
                 self.tell(self._family.the(Role.REAPER), mail)
-        if record.role is Role.DISPATCHER:
+        is_orderly = self.is_closing and ending.code == 0
+        if record.role is Role.DISPATCHER and not is_orderly and not self._is_to_come_back(record, ending):
+            self._end_workers()
+        self._release_if_nobody_is_left()
+
+    def _is_to_come_back(self, record: ChildRecord, ending: Ending) -> bool:
+        """Whether a child that has ended is started again, for all we know."""
+        if self.halt is not None:
+            return False
+        is_struck = ending.code != 0 and record.kill_reason is None
+        return not self.is_closing or (
+            record.role is Role.DISPATCHER and is_struck and self._family.has_workers
+        )
+
+    def _end_workers(self) -> None:
+        """No other dispatcher will come: nobody settles what they do from now on."""
+        for worker in self._family.of_role(Role.WORKER):
+            self.kill(worker, "the dispatcher ended", Fault.SPARED)
+
+    def _release_if_nobody_is_left(self) -> None:
+        dispatcher = self._family.the(Role.DISPATCHER)
+        if (self.is_closing or self.halt is not None) and dispatcher is not None and dispatcher.child is None:
             self._consumers.end()
-            is_orderly = self.is_closing and ending.code == 0
-            for worker in [] if is_orderly else self._family.of_role(Role.WORKER):
-                self.kill(worker, "the dispatcher ended", Fault.SPARED)
         if not self._family.has_workers:
             for mail in self._consumers.release():
                 self.tell(self._family.the(Role.REAPER), mail)
@@ -307,7 +336,7 @@ class ChildCare:
         if record.role is Role.SERVER and not record.has_been_ready:
             self._end(Halt(ending.code or EXIT_FAILED, ending.words or f"{record.name}: {ending.cause}"))
             return
-        death = Death(now_ms, now_ms - record.vitals.started_at_ms, _fault_of(record))
+        death = Death(now_ms, now_ms - record.vitals.started_at_ms, _fault_of(record, ending))
         record.history, decision = after_death(
             record.history, death, self._limits.restart, self._chance.random()
         )
@@ -322,6 +351,10 @@ class ChildCare:
 
     def _end(self, halt: Halt) -> None:
         self.halt = self.halt or halt  # the first is the cause, what follows may be its consequence
+        dispatcher = self._family.the(Role.DISPATCHER)
+        if dispatcher is not None and dispatcher.child is None:
+            self._end_workers()
+            self._release_if_nobody_is_left()
 
 
 def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], Verdict]:
@@ -346,8 +379,10 @@ def _is_ready_worker(record: ChildRecord) -> bool:
     return record.role is Role.WORKER and record.vitals.ready_at_ms is not None
 
 
-def _fault_of(record: ChildRecord) -> Fault:
+def _fault_of(record: ChildRecord, ending: Ending) -> Fault:
     """See `restart_policy`: a worker that was ready died of its task, or was meant to go."""
+    if record.role is Role.DISPATCHER and record.kill_reason is None and ending.signal == "SIGKILL":
+        return Fault.SPARED
     if _is_ready_worker(record) or (record.kill_reason is not None and record.kill_fault is Fault.SPARED):
         return Fault.SPARED
     return Fault.COUNTED

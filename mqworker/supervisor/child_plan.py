@@ -24,7 +24,7 @@ class Role(Enum):
     REAPER = auto()
     """An actor that is told which consumers of this node live, and how the node is."""
     DISPATCHER = auto()
-    """When it dies its workers are ended too: what they run is leased to it."""
+    """What workers run is leased to it: when it dies they go on, and the next one adopts what they hold."""
     WORKER = auto()
     """Runs user code: may be silent for hours, and may die of it."""
     GATEWAY = auto()

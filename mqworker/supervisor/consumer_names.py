@@ -1,8 +1,9 @@
 """Consumer names: under which this node holds leases, and what the heartbeat reaper must know of them. Pure.
 
-Each dispatcher is a consumer of its own. When one has ended and its last worker with it, the reaper releases
-what it held; a reaper that was started anew is told again, for the one before may have taken it to the grave.
-Each gateway is one too: what it took ends with its own process.
+All dispatchers of a node are one consumer, for each takes over what the one before it held. When the last one
+has ended and its last worker with it, the reaper releases what is left; a reaper that was started anew is
+told again, for the one before may have taken it to the grave. Each gateway is a consumer of its own: what it
+took ends with its own process.
 """
 
 from __future__ import annotations
@@ -16,34 +17,32 @@ _MOST_REMEMBERED = 16
 
 
 class ConsumerNames:
-    """The present consumer of a node, and those that ended of late."""
+    """The consumer of a node, those of its gateways, and those that ended of late."""
 
     def __init__(self, node: Node) -> None:
-        self.present = node.consumer(0)
+        self.present = node.consumer
         self._node = node
         self._is_present = False
-        self._ended: str | None = None
+        self._has_ended = False
         self._gone: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         self._consumer_by_gateway: dict[str, str] = {}
 
-    def begin(self, generation: int) -> ConsumerStarted:
-        """A dispatcher of this generation is about to start."""
-        self.present = self._node.consumer(generation)
-        self._is_present = True
+    def begin(self) -> ConsumerStarted:
+        """A dispatcher is about to start."""
+        self._is_present, self._has_ended = True, False
         return ConsumerStarted(self.present)
 
     def end(self) -> None:
-        """The dispatcher ended; its workers may not have yet."""
-        self._is_present = False
-        self._ended = self.present
+        """The last dispatcher ended; its workers may not have yet."""
+        self._has_ended = self._is_present
 
     def release(self) -> list[Mail]:
-        """No worker is left: if a dispatcher ended before them, nobody holds its leases any more."""
-        if self._ended is None:
+        """No worker is left: if the last dispatcher ended before them, nobody holds its leases any more."""
+        if not self._has_ended:
             return []
-        self._gone.append(self._ended)
-        self._ended = None
-        return [ConsumerGone(self._gone[-1])]
+        self._is_present = self._has_ended = False
+        self._gone.append(self.present)
+        return [ConsumerGone(self.present)]
 
     def begin_gateway(self, gateway: str, generation: int) -> ConsumerStarted:
         """A gateway of this generation is about to start."""

@@ -95,7 +95,12 @@ class Family:
     @property
     def has_workers(self) -> bool:
         """Whether a worker's process lives, or was not collected yet."""
-        return any(record.child is not None for record in self.of_role(Role.WORKER))
+        return bool(self.living_workers)
+
+    @property
+    def living_workers(self) -> tuple[str, ...]:
+        """The names of the workers whose process lives, or was not collected yet."""
+        return tuple(record.name for record in self.of_role(Role.WORKER) if record.child is not None)
 
     def peers_of(self, record: ChildRecord) -> list[ChildRecord]:
         """Those that have a pipe to it and are running."""
@@ -114,8 +119,6 @@ class Family:
             dispatcher = self.the(Role.DISPATCHER)
             if dispatcher is not None and dispatcher.state is not State.LIVE:
                 return False
-        if record.role is Role.DISPATCHER and self.has_workers:
-            return False  # what they still run was leased to the dispatcher before
         if record.state is State.WAITING:
             return now_ms >= record.restart_at_ms
         return all(other.has_been_ready for other in self if other.step < record.step)

@@ -34,15 +34,18 @@ class Node:
         """The user's server, or the embedded one; the latter's place is known once it runs."""
         return self.settings.redis_url or ServerPlace(self.settings.data_dir.resolve()).url
 
-    def consumer(self, generation: int) -> str:
-        """The consumer that the dispatcher of this generation is."""
-        return f"{self.name}.{self.boot}.{generation}"
+    @property
+    def consumer(self) -> str:
+        """The consumer that every dispatcher of this node is: each takes over what the last one held."""
+        return f"{self.name}.{self.boot}.1"
 
     def gateway_consumer(self, gateway: str, generation: int) -> str:
         """The consumer that a gateway of this generation is, where it takes deliveries."""
         return f"{self.name}.{self.boot}.{gateway.partition(':')[2]}-{generation}"
 
-    def child_start(self, name: str, generation: int, consumer: str) -> ChildStart:
+    def child_start(
+        self, name: str, generation: int, consumer: str, workers: tuple[str, ...] = ()
+    ) -> ChildStart:
         """What one child is told."""
         return ChildStart(
             settings=self.settings,
@@ -54,6 +57,7 @@ class Node:
             parent_pid=os.getpid(),
             app=self.app,
             slots_path=self.slots_path,
+            workers=workers,
             node_lock=self.lock,
         )
 

@@ -6,7 +6,8 @@ that die of one cause do not come back in step; a child that stayed healthy long
 Some deaths are no fault of the child and are spared: a worker that had said it was ready dies of the task it
 runs (which the dispatcher counts against the message), was killed on purpose, or left because it had run long
 enough. They count towards nothing, or one poisonous message would stop the whole node. A worker that dies
-before it is ready cannot run anything, and counts.
+before it is ready cannot run anything, and counts. A dispatcher that somebody else ends with SIGKILL did
+nothing wrong either, and costs no work: the node goes on however often that happens.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Shutdown:
     began_at_ms: int
     urgency: Urgency = Urgency.DRAIN
     _forced_at_ms: int | None = None
-    _told: dict[str, Urgency] = field(default_factory=dict)
+    _told: dict[tuple[str, int], Urgency] = field(default_factory=dict)
+    """By name and generation."""
     _server_until_ms: int | None = None
 
     def hurry(self, now_ms: int) -> None:
@@ -87,7 +88,8 @@ class Shutdown:
                 *self._end_actors(dispatchers, self._settled_by_ms, now_ms),
             ]
         if workers:
-            return self._end_idle(workers, now_ms)
+            is_awaited = _is_to_come_back(records) and now_ms < self._settled_by_ms
+            return (self._end_work if is_awaited else self._end_idle)(workers, now_ms)
         if actors:
             return self._end_actors(actors[::-1], self._over_by_ms, now_ms)
         return self._end_server(alive, now_ms)
@@ -141,10 +143,15 @@ class Shutdown:
 
     def _tell(self, records: list[ChildRecord], grace_ms: int) -> list[Order]:
         """Once, and once more when the operator becomes impatient."""
-        due = [record for record in records if self._told.get(record.name) != self.urgency]
+        due = [each for each in records if self._told.get((each.name, each.generation)) != self.urgency]
         for record in due:
-            self._told[record.name] = self.urgency
+            self._told[record.name, record.generation] = self.urgency
         return [TellToDrain(record.name, grace_ms) for record in due]
+
+
+def _is_to_come_back(records: Sequence[ChildRecord]) -> bool:
+    """Whether the dispatcher was struck while the workers finish what they have, and is started again."""
+    return any(each.role is Role.DISPATCHER and each.state is State.WAITING for each in records)
 
 
 def _of(records: Sequence[ChildRecord], *roles: Role) -> list[ChildRecord]:

@@ -43,6 +43,9 @@ def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]
     for function, options in (
         (work, {}),
         (hold, {}),
+        (ahold, {}),
+        (deaf_hold, {}),
+        (echo, {"result_ttl": 600}),
         (limited, {"rate": Rate("2000/s", burst=200)}),
         (fail_once, {"retry": Retry(max=3, first=0.01, backoff=1.0)}),
         (overrun, {"hard_timeout": 0.3, "retry": Retry(max=1, first=0.01)}),
@@ -75,6 +78,29 @@ def hold(ctx: Context, key: str, seconds: float) -> None:
     _note("E", ctx, key)
     time.sleep(seconds)
     _note("F", ctx, key)
+
+
+def deaf_hold(ctx: Context, key: str, seconds: float) -> None:
+    """Long work that no signal interrupts, as in foreign code; its worker reads no mail meanwhile."""
+    _note("E", ctx, key)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    time.sleep(seconds)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    _note("F", ctx, key)
+
+
+async def ahold(ctx: Context, key: str, seconds: float) -> None:
+    """The same on an event loop."""
+    _note("E", ctx, key)
+    await asyncio.sleep(seconds)
+    _note("F", ctx, key)
+
+
+def echo(ctx: Context, key: str) -> str:
+    """Quick work with a result."""
+    _note("E", ctx, key)
+    time.sleep(_WORK_S)
+    return key
 
 
 def limited(ctx: Context, key: str) -> None:

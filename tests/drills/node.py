@@ -155,14 +155,14 @@ class DrillNode:
 
     # Striking
 
-    def kill(self, name: str) -> bool:
-        """SIGKILL one child; False when it is not there to be killed."""
+    def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> bool:
+        """End one child by a signal; False when it is not there to be killed."""
         pid = self.live_children().get(name)
         if pid is None:
             return False
         self._ledger.note("K", pid, name)  # before: what it does from now on may be its last
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, how)
         return True
 
     def kill_supervisor(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
+from mqworker.actors.dispatcher.adoption import Predecessor
 from mqworker.actors.dispatcher.dispatcher import Dispatcher
 from mqworker.actors.dispatcher.foreign_queue import ModelLines
 from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
@@ -37,6 +38,8 @@ class ScriptedStore:
         self.trouble: Exception | None = None
         self.held: dict[int, bytes] = {}
         """What the server thinks the dispatcher holds, when it looks."""
+        self.cancelled: set[bytes] = set()
+        """Ids of messages that somebody asked to stop."""
         self.connection = self
         self.channels: frozenset[str] = frozenset()
         self.calls: list[tuple[str, bytes]] = []
@@ -67,12 +70,16 @@ class ScriptedStore:
         return -1
 
     def read(self, commands: Sequence[Sequence[Any]], _key: str) -> list[Any]:
-        name, _, *fences = commands[0]
-        return [
-            [str(fence).encode() for fence in self.held]
-            if name == "HKEYS"
-            else [self.held.get(fence) for fence in fences]
-        ]
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return [self._read(*command) for command in commands]
+
+    def _read(self, name: str, key: str, *fields: Any) -> list[Any]:  # noqa: ANN401 - as redis takes them
+        if name == "HKEYS":
+            return [str(fence).encode() for fence in self.held]
+        if ":results" in key:
+            return [b"X" if field in self.cancelled else None for field in fields]
+        return [self.held.get(fence) for fence in fields]
 
     def read_each(self, commands: Sequence[Sequence[Any]], keys: Sequence[str]) -> list[Any]:
         return [self.read([command], key)[0] for command, key in zip(commands, keys, strict=True)]
@@ -131,7 +138,7 @@ def no_lines() -> ModelLines:
 class Stage:
     """A dispatcher with a clock and workers that say what they were told."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, predecessor: Predecessor | None = None) -> None:
         self.store = ScriptedStore()
         self.slots = RunSlots(str(directory / "slots"))
         self.tickets = Tickets(str(directory / "slots"))
@@ -144,6 +151,7 @@ class Stage:
             slots=self.slots,
             tickets=self.tickets,
             log=get_logger(),
+            predecessor=predecessor,
         )
 
     def mail(self, mail: Mail, sender: str = SUPERVISOR) -> None:

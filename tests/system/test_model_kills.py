@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mqworker import Gq, Rsmq
@@ -39,6 +41,35 @@ def test_nothing_is_lost(kind: str, start: StartNode, database_of: DatabaseOf) -
     strike(node)
 
     node.wait_until(lambda: len(node.counted("ended")) == TASKS, "all ran")
+
+
+def test_an_rsmq_task_outlives_its_dispatchers(start: StartNode) -> None:
+    node = start(Rsmq(vt=2))
+    node.tasks.count.enqueue_many([(number, 5.0) for number in range(2)])
+    node.wait("begun", 2)
+
+    for dispatcher in range(4):
+        node.kill("dispatcher")
+        node.tasks.count.enqueue(10 + dispatcher, 0.0)
+        time.sleep(1.0)  # longer than two of these is what RSMQ allows without a renewal
+
+    node.wait_until(lambda: len(node.counted("ended")) == 6, "all ran")
+    assert max(node.counted("begun").values()) == 1
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
+def test_a_gq_task_is_begun_again_if_that_is_allowed_when_its_dispatcher_dies(
+    guarantee: str, start: StartNode
+) -> None:
+    node = start(Gq(heartbeat=0.3, guarantee=guarantee))
+    node.tasks.count.enqueue(1, 3.0)
+    node.wait("begun", 1)
+
+    node.kill("dispatcher")
+
+    node.wait("ended", 1)
+    assert len(node.lines("begun")) == (1 if guarantee == "at_most_once" else 2)
+    assert len(node.lines("ended")) == 1  # at no time by two
 
 
 @pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])

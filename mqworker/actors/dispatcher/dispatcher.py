@@ -3,12 +3,14 @@
 Owns:     the credit of each worker and the deliveries in flight.
 Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (worker);
           WorkerExited, RetireWorker, Drain (supervisor).
-Sends:    StandReady, RunDeliveries, CancelDelivery, Drain (worker); PermitsWanted (rate limiter);
-          KillWorker, NudgeWorker (supervisor).
+Sends:    StandReady, RunDeliveries, ReportsAccepted, CancelDelivery, Drain (worker);
+          PermitsWanted (rate limiter); KillWorker, NudgeWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
 One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
 is claimed as they have room for, together. Then the claimed deliveries are handed out.
+
+Workers outlive their dispatcher. One that follows another adopts what they hold (dispatcher_adoption.py).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.dispatcher.adoption import Predecessor, read_held
 from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS, Shortcuts
 from mqworker.actors.dispatcher.foreign_queue import ModelLines, lines_of
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS, Shelf
@@ -32,10 +35,11 @@ from mqworker.actors.dispatcher.lost_workers import (
     settlements_of_lost,
 )
 from mqworker.actors.dispatcher.permits import ASK_EVERY_MS, PermitRequests
-from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
 from mqworker.actors.dispatcher.queues import DispatchedQueues
 from mqworker.actors.dispatcher.reconciliation import StockTaking
 from mqworker.actors.dispatcher.run_times import RunTimes
+from mqworker.actors.dispatcher.succession import STORE_TROUBLE, Succession
 from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS, WORKER, look_after, slot_of
 from mqworker.actors.dispatcher.workers import Crew, Hand, Idle
 from mqworker.actors.gateway.serving import run_dispatcher
@@ -49,6 +53,7 @@ from mqworker.actors.mail import (
     NudgeWorker,
     PeerAttached,
     PeerLost,
+    ReportsAccepted,
     RetireWorker,
     StandReady,
     WorkerExited,
@@ -60,7 +65,7 @@ from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.tickets import Tickets
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, queue_options
-from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
+from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName
 from mqworker.store.exchange import Exchange
@@ -77,7 +82,8 @@ CAUTION_MS = 1_000
 SHORTEST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 30_000
 """What must run alone and finds no empty worker waits so long before it is claimed again."""
-STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
+ACCEPT_AFTER_MS = 20
+"""So long the dispatcher waits for work to send along when it has reports to accept."""
 
 
 class Dispatcher:
@@ -94,6 +100,7 @@ class Dispatcher:
         slots: RunSlots,
         tickets: Tickets,
         log: Logger,
+        predecessor: Predecessor | None = None,
     ) -> None:
         self._store = store
         self._queues = queues
@@ -105,7 +112,27 @@ class Dispatcher:
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times, self._begin_probation)
         self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
-        self._stock = StockTaking(store, self._shortcuts, log)
+        predecessor = Predecessor(has_been=False) if predecessor is None else predecessor
+        self._succession = Succession(
+            predecessor,
+            store,
+            queues,
+            lines,
+            crew=self._crew,
+            shelf=self._shelf,
+            shortcuts=self._shortcuts,
+            slots=slots,
+            suspend=self._suspend,
+            cancel=self._cancel,
+            log=log,
+        )
+        self._stock = StockTaking(
+            store,
+            self._shortcuts,
+            self._succession.verdict_on_stray,
+            log,
+            is_successor=predecessor.has_been,
+        )
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._permits = PermitRequests(self._crew, self._times)
@@ -127,7 +154,7 @@ class Dispatcher:
             case WorkerReady():
                 return self._welcome(mail, sender, now_ms)
             case PeerAttached(peer) if peer.startswith(WORKER):
-                self._crew.join(peer)
+                self._crew.join(peer).is_heard = not self._succession.awaits(peer)
                 self._shortcuts.welcome(peer)
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
@@ -154,6 +181,8 @@ class Dispatcher:
         self._shortcuts.close_overdue(now_ms)
         yield from self._hand_out(now_ms)
         yield from self._settle_for_the_lost(now_ms)
+        if not self._succession.is_over:
+            yield from self._succession.turn(now_ms)
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
             for queue in self._queues:
@@ -164,6 +193,7 @@ class Dispatcher:
         self._exchange_with_queues(now_ms)
         yield from self._hand_out(now_ms)
         yield from self._shelf.hand_out_alone(now_ms)
+        yield from self._accept(now_ms)
         cancelled, self._cancelled = self._cancelled, []
         yield from cancelled
         self._take_stock(now_ms)
@@ -188,6 +218,8 @@ class Dispatcher:
         is_busy = bool(self._lost) or self._shelf.waiting_alone or any(hand.flights for hand in self._crew)
         if is_busy or self._drain_until_ms is not None:
             return min(wait_ms, NUDGE_AFTER_MS)
+        if not self._succession.is_over or any(hand.accepted for hand in self._crew):
+            return min(wait_ms, ACCEPT_AFTER_MS)
         if any(queue.is_limited for queue in self._queues):
             return min(wait_ms, ASK_EVERY_MS)
         return wait_ms
@@ -264,6 +296,8 @@ class Dispatcher:
         queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
 
     def _take_stock(self, now_ms: int) -> None:
+        if self._succession.is_anybody_awaited:
+            return  # what is unknown to us may be in the hands of somebody who has not spoken yet
         due = [queue for queue in self._queues if self._stock.is_due(queue, now_ms)]
         for queue, held in self._stock.held(due[:MOST_STOCK], now_ms) if due else ():
             try:
@@ -314,7 +348,7 @@ class Dispatcher:
         self._times.note(mail.run_ms_by_task)
         queue = self._queues[mail.queue]
         queue.charge(sum(total_ms for _, total_ms in mail.run_ms_by_task.values()))
-        queue.add_settlement(mail.arguments)
+        queue.add_settlement(mail.arguments, Receipt(hand, mail.number))
         self._settled += len(mail.fences)
         if queue.is_limited:
             self._permits.hurry(now_ms)
@@ -322,7 +356,7 @@ class Dispatcher:
     def _take_back(self, hand: Hand, queue: str, fences: Sequence[int], now_ms: int) -> None:
         for fence in reversed(fences):
             flight = hand.drop(queue, fence)
-            if flight is not None:
+            if flight is not None and flight.record:  # without one it is not ours: it was stale
                 returned = Claimed(fence, flight.record, now_ms, flight.start_by_ms)
                 self._shelf.put_back(self._queues[queue], returned)
         hand.last_report_ms = now_ms
@@ -332,12 +366,23 @@ class Dispatcher:
     def _welcome(self, mail: WorkerReady, sender: str, now_ms: int) -> Sequence[Post]:
         hand = self._crew[sender]
         hand.tasks, hand.threads, hand.concurrency = mail.tasks, mail.threads, mail.concurrency
-        hand.is_ready, hand.last_report_ms = True, now_ms
+        hand.last_report_ms = now_ms
         self._queues.learn(mail)
         self._choose_channels()
+        self._succession.note_heard(sender)
+        hand.is_heard = True
+        if mail.held:
+            return self._succession.welcome(hand, read_held(mail.held))
+        hand.is_ready = True
         return [Post(sender, StandReady(self._shortcuts.channels(sender, self._queues)))]
 
+    def _accept(self, now_ms: int) -> Iterator[Post]:
+        for hand in self._crew:
+            if hand.accepted and now_ms - hand.told_at_ms >= ACCEPT_AFTER_MS:
+                yield Post(hand.name, ReportsAccepted(hand.take_accepted(now_ms)))
+
     def _lose(self, worker: str, now_ms: int) -> None:
+        self._succession.note_heard(worker)
         # Aside at once, with what its slot says: a new worker of this name may write there in a moment.
         hand = self._crew.leave(worker)
         if hand is not None:
@@ -408,26 +453,41 @@ class Dispatcher:
             queue.unacked.clear()
         for queue, deliveries in self._shelf.take_all().items():
             self._release(queue, deliveries)
-        in_flight = bool(self._lost) or not is_clear or any(hand.flights for hand in self._crew)
+        in_flight = bool(self._lost) or not is_clear or any(map(_may_hold, self._crew))
         if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
-            return [Post(hand.name, Drain(0)) for hand in self._crew]
+            return [
+                post
+                for hand in self._crew
+                for post in (
+                    Post(hand.name, ReportsAccepted(hand.take_accepted(now_ms))),
+                    Post(hand.name, Drain(0)),
+                )
+            ]
         if in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
             self._drain_until_ms = now_ms + EVIDENCE_WAIT_MS
-            return [Post(SUPERVISOR, KillWorker(hand.name, "drain")) for hand in self._crew if hand.flights]
+            overdue = [hand.name for hand in self._crew if _may_hold(hand)]
+            return [Post(SUPERVISOR, KillWorker(worker, "drain")) for worker in overdue]
         return []
+
+
+def _may_hold(hand: Hand) -> bool:
+    return bool(hand.flights) or not hand.is_heard
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The dispatcher's process."""
+    slots, tickets = RunSlots(start.slots_path), Tickets(start.slots_path)
+    tickets.withdraw_all()  # before anything is heard that a worker could begin with one of them
     lines, consumer, options = lines_of(start), ConsumerName(start.consumer), queue_options(start.settings)
     dispatcher = Dispatcher(
         open_store(start),
         DispatchedQueues(start.settings.queues, consumer, options, lines),
         lines,
-        slots=RunSlots(start.slots_path),
-        tickets=Tickets(start.slots_path),
+        slots=slots,
+        tickets=tickets,
         log=logger_of(start),
+        predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
     )
     exit_code = run_dispatcher(dispatcher, control, start)
     lines.close()

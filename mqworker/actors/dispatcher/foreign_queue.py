@@ -10,23 +10,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from mqworker.actors.actor import Watched
+from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.dispatcher.adoption import Held
 from mqworker.actors.dispatcher.foreign_queue_thread import Clerk, fences_since
 from mqworker.actors.dispatcher.hand_out import Shelf
-from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
+from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
 from mqworker.actors.dispatcher.workers import Idle
+from mqworker.actors.mail import KillWorker
 from mqworker.actors.waker import Bell
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.names import ConsumerName, QueueName
+from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury, Crash, Failure, Retry, Settlement, Suspect
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.catalogue import Model, from_plain, open_queue, public_facts
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.store.store import Store
+
+NOT_ADOPTED = "the dispatcher ended"
 
 
 class ModelLine(DispatchedQueue):
@@ -52,9 +57,9 @@ class ModelLine(DispatchedQueue):
         """Never: these models count deliveries, and know nothing of crashes, suspicion and losses."""
         return False
 
-    def add_settlement(self, arguments: Sequence[Any]) -> None:
+    def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Pass a worker's report on."""
-        self.clerk.report(arguments)
+        self.clerk.report(arguments, receipt)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Settle something of the dispatcher's own."""
@@ -159,12 +164,27 @@ class ModelLines:
         least_ms = min((each.worker_ms for each in queues if each.may_have_messages), default=None)
         for line in self:
             line.note_left_over(left[line.name])
+            for hand, number in line.clerk.take_stored():
+                hand.accepted.append(number)
             arrived = line.arrived(now_ms)
             shelf.put(line, arrived)
             room = max(0, room - len(arrived))
             # Those with messages that had less of the workers' time come first.
             is_next = least_ms is None or line.worker_ms <= least_ms or idle.sequential > 0
             line.offer(room if is_next else 0, idle)
+
+    def adopt(self, worker: str, held: Sequence[Held]) -> list[Post]:
+        """Take over what a worker holds of these; where a model does not allow that, the worker has to go.
+
+        For then the message comes back by the rules of the model, and would be run by two at a time.
+        """
+        is_foreign = False
+        for line in self:
+            ours = {each.fence: each.record for each in held if each.queue == line.name}
+            if ours and line.model.has_lasting_fences:
+                line.clerk.adopt({fence: decode_record(record, fence) for fence, record in ours.items()})
+            is_foreign |= bool(ours) and not line.model.has_lasting_fences and not line.model.is_once
+        return [Post(SUPERVISOR, KillWorker(worker, NOT_ADOPTED))] if is_foreign else []
 
     def watched(self) -> tuple[Watched, ...]:
         """What to wait for."""

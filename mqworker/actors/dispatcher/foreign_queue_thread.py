@@ -2,8 +2,8 @@
 
 Such a queue may live in a slow database: only its clerk waits for it. The clerk owns the queue and what is
 held of it; it settles, renews and claims, in this order, round after round, and what one round could not
-write is written by a later one. When the process dies, everything dies with it, the workers too: what was
-held comes back by the rules of the model.
+write is written by a later one. When the process dies, its successor is told by the workers what they hold:
+what the model allows is adopted, and the rest comes back by the rules of the model.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mqworker.actors.dispatcher.queue import Receipt
 from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
@@ -50,6 +51,21 @@ class _Postponed:
     settlement: Settlement = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What to settle, and whom to tell when it is stored."""
+
+    settlements: Sequence[Parts]
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Adopted:
+    """What workers hold from the dispatcher before this one."""
+
+    delivery_by_fence: Mapping[int, Delivery]
+
+
 class Clerk:
     """Asked and told by the dispatcher's main thread; everything else happens in its own."""
 
@@ -77,7 +93,8 @@ class Clerk:
         self._log = log
         self._queue: OpenQueue | None = None
         self._claimed: deque[tuple[int, bytes]] = deque()
-        self._reports: deque[Sequence[Parts]] = deque()
+        self._reports: deque[_Report | _Adopted] = deque()
+        self._stored: deque[Receipt] = deque()
         self._wanted = 0
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -87,6 +104,8 @@ class Clerk:
         self._held: dict[int, Delivery] = {}
         self._unsettled: dict[int, Settlement] = {}
         self._postponed: list[_Postponed] = []
+        self._receipts: list[tuple[Receipt, set[int]]] = []
+        """With the fences that are yet to be settled."""
         self._poll_at_ms = self._renew_at_ms = self._count_at_ms = self._resume_at_ms = 0
         self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
 
@@ -115,10 +134,20 @@ class Clerk:
         """How many deliveries are held."""
         return len(self._held)
 
-    def report(self, settlements: Sequence[Parts]) -> None:
+    def report(self, settlements: Sequence[Parts], receipt: Receipt | None = None) -> None:
         """Settle these; they are tried again until the queue has answered."""
-        self._reports.append(settlements)
+        self._reports.append(_Report(settlements, receipt))
         self._wake.set()
+
+    def adopt(self, delivery_by_fence: Mapping[int, Delivery]) -> None:
+        """Renew and settle these as if they had been claimed here."""
+        self._reports.append(_Adopted(delivery_by_fence))
+        self._renew_at_ms = 0
+        self._wake.set()
+
+    def take_stored(self) -> list[Receipt]:
+        """The reports that were settled since the last time."""
+        return [self._stored.popleft() for _ in range(len(self._stored))]
 
     def close(self) -> None:
         """Settle what is left, give back what nobody saw yet, and leave; all that in a moment, or not."""
@@ -161,6 +190,7 @@ class Clerk:
             postponed = heapq.heappop(self._postponed)
             self._unsettled[postponed.fence] = postponed.settlement
         if not self._unsettled:
+            self._note_stored()
             return
         batch = list(self._unsettled.items())[:LARGEST_CLAIM]
         lost = queue.settle(*(settlement for _, settlement in batch))
@@ -172,15 +202,30 @@ class Clerk:
         for fence, _ in batch:
             del self._unsettled[fence]
             self._held.pop(fence, None)
+        self._note_stored()
         if self._unsettled:
             self._wake.set()
 
     def _read_reports(self, now_ms: int) -> None:
         while self._reports:
-            for parts in self._reports.popleft():
-                settlement = settlement_of(parts, self._held)
-                if settlement is not None:
-                    self._note(parts[1], settlement, now_ms)
+            match self._reports.popleft():
+                case _Adopted(delivery_by_fence):
+                    self._held.update(delivery_by_fence)
+                case _Report(settlements, receipt):
+                    for parts in settlements:
+                        settlement = settlement_of(parts, self._held)
+                        if settlement is not None:
+                            self._note(parts[1], settlement, now_ms)
+                    if receipt is not None:
+                        self._receipts.append((receipt, {parts[1] for parts in settlements}))
+
+    def _note_stored(self) -> None:
+        """Accept reports of which nothing is to be written any more; what is to come later is held here."""
+        stored = [receipt for receipt, fences in self._receipts if fences.isdisjoint(self._unsettled)]
+        if stored:
+            self._receipts = [each for each in self._receipts if each[0] not in stored]
+            self._stored.extend(stored)
+            self._ring()
 
     def _note(self, fence: int, settlement: Settlement, now_ms: int) -> None:
         if isinstance(settlement, Retry | Park) and "delay" not in self._model.wishes:
@@ -216,7 +261,7 @@ class Clerk:
         if not deliveries:
             return
         for delivery in deliveries:
-            fence = next(self._fences)
+            fence = delivery.fence if self._model.has_lasting_fences else next(self._fences)
             self._held[fence] = delivery
             ours = replace(delivery, fence=fence, max_crashes=self._max_crashes)
             self._claimed.append((fence, encode_delivery(ours)))

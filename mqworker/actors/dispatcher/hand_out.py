@@ -151,7 +151,8 @@ class Shelf:
             # The latest mail to this worker or a new one: it runs them in the order of its flights.
             batch, batch_bytes = batches.get(hand.name, (None, 0))
             if batch is None or batch.queue != queue.name or batch_bytes > LARGEST_MAIL_BYTES:
-                batch, batch_bytes = RunDeliveries(queue.name, [], []), 0
+                batch = RunDeliveries(queue.name, [], [], accepted=hand.take_accepted(now_ms))
+                batch_bytes = 0
                 mails.append(Post(hand.name, batch))
             batches[hand.name] = batch, batch_bytes + len(record)
             batch.fences.append(claimed.fence)
@@ -202,6 +203,11 @@ class Shelf:
         kind = self._kind({}, queue, task_of(record))
         is_alone = _is_alone(kind) and not kind.is_async
         return Flight(queue.name, record, kind.expected_ms or BATCH_MS, is_alone, kind.is_async)
+
+    def adopted_flight(self, queue: DispatchedQueue, task: str) -> Flight:
+        """A delivery that a worker has from another dispatcher; its record is not known yet."""
+        kind = self._kind({}, queue, task.encode())
+        return Flight(queue.name, b"", kind.expected_ms or BATCH_MS, not kind.is_async, kind.is_async)
 
     def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
         kind = kinds[queue.name, task] = _Kind(

@@ -117,6 +117,14 @@ def settlements_of_drained(hand: Hand) -> dict[str, list[Settlement]]:
     return settlements
 
 
+def settlement_of_stray(fence: int, record: bytes, cause: str, accused: int) -> Settlement:
+    """The same for one whose worker ended with the dispatcher; `accused` ran in it then, 0: this did not."""
+    delivery = _delivery(fence, record)
+    if not isinstance(delivery, Delivery):
+        return _unreadable(delivery)
+    return _judged(delivery, cause, accused)
+
+
 def release(fence: int, record: bytes) -> Settlement:
     """For a delivery that nobody began: back to the line, uncounted."""
     delivery = _delivery(fence, record)
@@ -151,10 +159,14 @@ def _verdict(key: Key, flight: Flight, task: Mapping[str, Any], cause: str, accu
     delivery = _delivery(key[1], flight.record)
     if not isinstance(delivery, Delivery):
         return _unreadable(delivery)
+    if accused and cause.startswith(HARD_TIMEOUT):  # how the process ended stands behind it
+        return _timed_out(delivery, task, cause)
+    return _judged(delivery, cause, accused)
+
+
+def _judged(delivery: Delivery, cause: str, accused: int) -> Settlement:
     if accused == 0:
         return Release(delivery)
-    if cause.startswith(HARD_TIMEOUT):  # how the process ended stands behind it
-        return _timed_out(delivery, task, cause)
     return after_crash(delivery, cause) if accused == 1 else Suspect(delivery, cause)
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mqworker.actors.dispatcher.workers import Idle
+from mqworker.actors.dispatcher.workers import Hand, Idle
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import (
     decode_record,
@@ -29,6 +29,13 @@ MANY_BYTES = 4 * 1024 * 1024
 
 NO_TICKET = "-"
 """For a message that nobody is to begin by himself."""
+
+
+class Receipt(NamedTuple):
+    """A report that is to be accepted once it is stored."""
+
+    hand: Hand
+    number: int
 
 
 class Claimed(NamedTuple):
@@ -62,6 +69,8 @@ class DispatchedQueue:
         self._once_tasks: frozenset[bytes] = frozenset()
         self._max_losses: dict[bytes, int | None] = {}
         self._settlements: list[Call[Any]] = []
+        self._receipts: list[Receipt] = []
+        self._receipts_under_way: list[Receipt] = []
         self.unacked: deque[Claimed] = deque()
         """Deliveries of at-most-once tasks: acknowledged when a worker is free, then run; not earlier, for
         what is acknowledged and still here is lost if this process ends."""
@@ -137,9 +146,10 @@ class DispatchedQueue:
         """To be called before it runs: its record with the mark, None when the lease was lost."""
         return self.calls.begin_probation(fence, self._consumer)
 
-    def add_settlement(self, arguments: Sequence[Any]) -> None:
+    def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Take a worker's report for the next exchange."""
         self._settlements.append(self.calls.settle_with(arguments, self._consumer))
+        self._receipts.append(receipt)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Settle something of the dispatcher's own with the next exchange."""
@@ -201,6 +211,7 @@ class DispatchedQueue:
             if not calls:
                 return None
             self._settlements = []
+            self._receipts, self._receipts_under_way = [], self._receipts
             self._being_acked = to_ack
             self._exchange = store.begin(calls)
             self._asked_at_ms = now_ms
@@ -209,6 +220,9 @@ class DispatchedQueue:
     def complete(self, results: list[Any], now_ms: int) -> list[Claimed]:
         """The exchange was answered: the deliveries to hand out."""
         self._exchange = None
+        for hand, number in self._receipts_under_way:
+            hand.accepted.append(number)
+        self._receipts_under_way = []
         acked = self._acked(results[0]) if self._being_acked else []
         reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
         if reply is LOOK_AGAIN:

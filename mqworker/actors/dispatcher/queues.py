@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from mqworker.actors.dispatcher.foreign_queue import ModelLines
 from mqworker.actors.dispatcher.queue import DispatchedQueue
 from mqworker.actors.mail import WorkerReady
+from mqworker.actors.run_slot import mark_of
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.queues.work.calls import WorkQueueOptions
 
@@ -31,6 +32,14 @@ class DispatchedQueues:
 
     def __getitem__(self, name: str) -> DispatchedQueue:
         return self._lines.get(name) or self._queue_by_name[name]
+
+    def get(self, name: str) -> DispatchedQueue | None:
+        """A queue by name, None when this node does not serve it."""
+        return self._lines.get(name) or self._queue_by_name.get(name)
+
+    def marked(self, mark: int) -> DispatchedQueue | None:
+        """The work queue with this mark in a run slot."""
+        return next((queue for queue in self if mark_of(queue.name) == mark), None)
 
     def learn(self, ready: WorkerReady) -> None:
         """What a worker says about its queues and their tasks."""

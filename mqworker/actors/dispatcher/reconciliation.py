@@ -2,25 +2,30 @@
 
 A server that goes back in time (a failover, a kill before its last writes were on disk) forgets settlements.
 What it then counts among our leases nobody would ever touch again, for our heartbeat goes on: it strayed, and
-is released. Between two exchanges the two sides are equal, but for messages that the server handed over and
-that are still on their way to us: so what is unknown is looked at twice.
+is released. So is what a dispatcher before this one had claimed and given to nobody (dispatcher_adoption.py).
+Between two exchanges the two sides are equal, but for messages that the server handed over and that are still
+on their way to us: so what is unknown is looked at twice. At the first look of a dispatcher that follows
+another, once is enough: no worker could have begun by itself what is unknown then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from mqworker.actors.dispatcher.early_starts import Shortcuts
-from mqworker.actors.dispatcher.lost_workers import release
 from mqworker.actors.dispatcher.queue import DispatchedQueue
 from mqworker.actors.dispatcher.workers import Hand
 from mqworker.errors import MqworkerError
 from mqworker.log import Logger
+from mqworker.model.settlement import Settlement
 from mqworker.store.store import Store
 
 STOCK_EVERY_MS = 5_000
 SECOND_LOOK_MS = 200
+
+VerdictOnStray = Callable[[DispatchedQueue, int, bytes], Settlement]
+"""By queue, fence and record."""
 
 
 class Queues(Protocol):
@@ -33,12 +38,23 @@ class Queues(Protocol):
 class StockTaking:
     """Looks every few seconds, and at once after an outage."""
 
-    def __init__(self, store: Store, shortcuts: Shortcuts, log: Logger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        shortcuts: Shortcuts,
+        verdict: VerdictOnStray,
+        log: Logger,
+        *,
+        is_successor: bool = False,
+    ) -> None:
         self._store = store
+        self._is_successor = is_successor
+        self._verdict = verdict
         self._shortcuts = shortcuts
         self._log = log
         self._due_at_ms: dict[str, int] = {}
         self._unknown: dict[str, set[int]] = {}
+        self._looked_at: set[str] = set()
 
     def hurry(self, queue: DispatchedQueue, now_ms: int) -> None:
         """The server was away: it may not be the same one. Or a wake-up was, with what it carried."""
@@ -46,11 +62,16 @@ class StockTaking:
 
     def is_due(self, queue: DispatchedQueue, now_ms: int) -> bool:
         """Whether it is time, and nothing is under way that one side knows of and the other does not."""
-        due_at_ms = self._due_at_ms.setdefault(queue.name, now_ms + STOCK_EVERY_MS)
+        first_at_ms = now_ms if self._is_successor else now_ms + STOCK_EVERY_MS
+        due_at_ms = self._due_at_ms.setdefault(queue.name, first_at_ms)
         if now_ms < due_at_ms or queue.has_unsettled or queue.resume_at_ms:
             return False
         # Before something is released no worker may have begun it by itself, nor do so later.
-        return not self._unknown.get(queue.name) or self._shortcuts.close_all()
+        may_release = bool(self._unknown.get(queue.name)) or self._is_first_look(queue)
+        return not may_release or self._shortcuts.close_all()
+
+    def _is_first_look(self, queue: DispatchedQueue) -> bool:
+        return self._is_successor and queue.name not in self._looked_at
 
     def held(
         self, queues: Sequence[DispatchedQueue], now_ms: int
@@ -75,7 +96,9 @@ class StockTaking:
         if unknown:
             for hand in hands:
                 unknown -= {fence for name, fence in hand.flights if name == queue.name}
-        strays = sorted(unknown & self._unknown.pop(queue.name, set()))
+        seen_before = self._unknown.pop(queue.name, set())
+        strays = sorted(unknown if self._is_first_look(queue) else unknown & seen_before)
+        self._looked_at.add(queue.name)
         if unknown.difference(strays):
             self._unknown[queue.name] = unknown.difference(strays)
             self._due_at_ms[queue.name] = now_ms + SECOND_LOOK_MS
@@ -88,7 +111,7 @@ class StockTaking:
         self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
         queue.settle(
             [
-                release(fence, record)
+                self._verdict(queue, fence, record)
                 for fence, record in zip(strays, records, strict=True)
                 if record is not None
             ]

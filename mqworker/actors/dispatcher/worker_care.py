@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mqworker.actors.actor import SUPERVISOR, Post
 from mqworker.actors.dispatcher.workers import Crew, Hand
 from mqworker.actors.mail import Drain, KillWorker, NudgeWorker
-from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.run_slot import Running, RunSlots
 
 WORKER = "worker:"
 """How the names of workers begin; behind it stands the number of their slot."""
@@ -18,13 +18,13 @@ NUDGE_AFTER_MS = 20
 def look_after(crew: Crew, slots: RunSlots, now_ms: int) -> Iterator[Post]:
     """What has to be said to or about workers at this moment."""
     for hand in crew:
-        if not hand.flights:
+        if not hand.flights and hand.is_heard:
             if hand.is_leaving and hand.is_ready:
                 hand.is_ready = False
                 yield Post(hand.name, Drain(0))
             continue
         running = slots.running(slot_of(hand.name))
-        if running is not None and running.is_over(now_ms) and any(map(running.is_of, hand.flights)):
+        if running is not None and running.is_over(now_ms) and _is_seen_to_run(hand, running):
             yield Post(SUPERVISOR, KillWorker(hand.name, "hard time-out"))
         if _sits_on_work(hand, now_ms):
             hand.was_nudged = True
@@ -34,6 +34,11 @@ def look_after(crew: Crew, slots: RunSlots, now_ms: int) -> Iterator[Post]:
 def slot_of(worker: str) -> int:
     """The number of a worker's slot."""
     return int(worker.removeprefix(WORKER))
+
+
+def _is_seen_to_run(hand: Hand, running: Running) -> bool:
+    """Whether it is this worker that its slot speaks of, and not one before it."""
+    return not hand.is_heard or any(map(running.is_of, hand.flights))
 
 
 def _sits_on_work(hand: Hand, now_ms: int) -> bool:

@@ -57,6 +57,12 @@ class Hand:
     reserved_at_ms: int = 0
     open_until_ms: int = 0
     """Until then it is not reserved again: others have waited as long as it was."""
+    is_heard: bool = True
+    """False while it may hold what a dispatcher before this one gave it, and has not said so yet."""
+    accepted: list[int] = field(default_factory=list)
+    """Numbers of its reports that are stored, and of which it has not been told."""
+    told_at_ms: int = 0
+    """When it was last told of some."""
     cause: str | None = None
     """How it died, once the supervisor has said so."""
 
@@ -111,6 +117,17 @@ class Hand:
         else:
             self.busy_ms += flight.expected_ms
             self.alone += flight.is_alone
+
+    def take_accepted(self, now_ms: int) -> list[int]:
+        """What it is to be told now."""
+        accepted, self.accepted = self.accepted, []
+        self.told_at_ms = now_ms
+        return accepted
+
+    def drop_all(self) -> None:
+        """Forget all its deliveries: it is about to say what it has."""
+        for queue, fence in [*self.flights]:
+            self.drop(queue, fence)
 
     def drop(self, queue: str, fence: int) -> Flight | None:
         """Forget a delivery that it reported or returned; None when it had none such."""

@@ -21,7 +21,8 @@ class Bench:
     def __init__(self, runner: TaskRunner, *, threads: int, open_table: Callable[[], Beside]) -> None:
         """`open_table` is called with the first delivery: where to note what has begun."""
         self.bell = Bell()
-        self.busy = 0
+        self.running: dict[tuple[str, int], Delivery] = {}
+        """By queue and fence: what was begun here, until its outcome was collected."""
         self._runner = runner
         self._threads = threads
         self._open_table = open_table
@@ -33,7 +34,7 @@ class Bench:
     @property
     def is_busy(self) -> bool:
         """Whether anything runs beside."""
-        return self.busy > 0
+        return bool(self.running)
 
     def run_async(self, queue: str, delivery: Delivery) -> None:
         """Run on the event loop, which is started with the first one."""
@@ -41,7 +42,7 @@ class Bench:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="async-tasks", daemon=True).start()
         table = self._noting()
-        self.busy += 1
+        self.running[queue, delivery.fence] = delivery
         asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
 
     def run_in_thread(self, queue: str, delivery: Delivery) -> None:
@@ -49,7 +50,7 @@ class Bench:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="task")
         table = self._noting()
-        self.busy += 1
+        self.running[queue, delivery.fence] = delivery
         self._executor.submit(self._run, queue, delivery, table)
 
     def finished(self) -> Iterator[tuple[str, Settlement]]:
@@ -58,8 +59,9 @@ class Bench:
             return  # nothing ever ran beside: a system call less for each batch
         self.bell.quiet()
         while self._finished:
-            self.busy -= 1
-            yield self._finished.popleft()
+            queue, settlement = self._finished.popleft()
+            self.running.pop((queue, settlement.delivery.fence), None)
+            yield queue, settlement
 
     def close(self) -> None:
         """Let go; what still runs is not waited for."""

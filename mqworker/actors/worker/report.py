@@ -1,8 +1,13 @@
-"""A worker's report: outcomes gathered into mail that holds ready-made arguments for settle.lua."""
+"""A worker's report: outcomes gathered into mail that holds ready-made arguments for settle.lua.
+
+A report is kept until the dispatcher has accepted it, which it does when the outcomes are stored. If the
+dispatcher dies before that, its successor is given the same report again; what had been stored after all is
+refused by its fence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from mqworker.actors.actor import Post
@@ -33,6 +38,8 @@ class Report:
         self._results_ms = results_ms
         self._calls_by_queue: dict[str, WorkQueueCalls] = {}
         self._settlements: dict[str, list[Settlement]] = {}
+        self._unaccepted: dict[int, tuple[DeliveriesFinished, list[Settlement]]] = {}
+        self._number = 0
         self.count = 0
 
     def add(self, queue: str, settlement: Settlement) -> None:
@@ -51,13 +58,38 @@ class Report:
             for part in _parts(settlements)
         ]
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether everything that was ever added here is stored."""
+        return not self._settlements and not self._unaccepted
+
+    def accept(self, numbers: Iterable[int]) -> None:
+        """Forget the reports of these numbers."""
+        for number in numbers:
+            self._unaccepted.pop(number, None)
+
+    def unaccepted(self) -> Iterator[tuple[str, Settlement]]:
+        """What nobody has accepted, with its queue."""
+        for mail, settlements in self._unaccepted.values():
+            yield from ((mail.queue, settlement) for settlement in settlements)
+        for queue, gathered in self._settlements.items():
+            yield from ((queue, settlement) for settlement in gathered)
+
+    def repeated(self) -> list[Post]:
+        """For a new dispatcher: all that was posted and nobody accepted."""
+        return [Post(_DISPATCHER, mail) for mail, _ in self._unaccepted.values()]
+
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
-        return DeliveriesFinished(
+        self._number += 1
+        mail = DeliveriesFinished(
             queue,
             [settlement.delivery.fence for settlement in settlements],
             self._arguments(queue, settlements),
             _run_ms_by_task(settlements),
+            self._number,
         )
+        self._unaccepted[self._number] = mail, settlements
+        return mail
 
     # Any: the arguments of a script, or parts of settlements.
     def _arguments(self, queue: str, settlements: list[Settlement]) -> list[Any]:

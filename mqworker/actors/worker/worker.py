@@ -1,7 +1,7 @@
 """Worker: runs task code. A crash here costs one delivery and nothing else.
 
-Owns:     the deliveries it was given and has not reported.
-Receives: StandReady, RunDeliveries, CancelDelivery, Drain (dispatcher); Drain (supervisor).
+Owns:     the deliveries it was given, until the dispatcher has accepted the report on them.
+Receives: StandReady, RunDeliveries, ReportsAccepted, CancelDelivery, Drain (dispatcher); Drain (supervisor).
 Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (dispatcher).
 Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher. It only listens
           for messages that it may begin at once.
@@ -9,20 +9,22 @@ Never:    speaks to Redis for the queue's sake: what a task did is settled by th
 Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
 thread of its own, many at once. SIGUSR1 interrupts a long task for a moment: what is not begun goes back,
 what is finished is reported, and the task goes on.
+
+A worker outlives its dispatcher: it goes on with what it has, and tells the next dispatcher what that is.
 """
 
 from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mqworker.actors.actor import ActorLoop, Post, Watched
+from mqworker.actors.actor import SUPERVISOR, ActorLoop, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.garbage import collect_seldom_in_worker
 from mqworker.actors.mail import (
@@ -32,6 +34,7 @@ from mqworker.actors.mail import (
     Mail,
     PeerAttached,
     PeerLost,
+    ReportsAccepted,
     RunDeliveries,
     StandReady,
     WorkerLeaving,
@@ -51,7 +54,7 @@ from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import MessageId, queue_name
-from mqworker.model.record import decode_record, task_of
+from mqworker.model.record import decode_record, encode_delivery, task_of
 from mqworker.model.settlement import Bury
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
@@ -87,7 +90,9 @@ class Worker:
         announcements: Sequence[Announcement],
         clock: Clock,
         log: Logger,
+        other_models: Collection[str] = (),
     ) -> None:
+        """`other_models` are queues that are no work queues: of these nobody else has the records."""
         self.name = name
         self.is_done = False
         self._index = index
@@ -108,8 +113,12 @@ class Worker:
         )
         self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
         self._read_from: Callable[[str], None] = lambda _: None
-        self._is_in_task = False
+        self._other_models = other_models
+        self._in_task: tuple[str, Delivery] | None = None
+        self._awaits_word = False
+        """Whether a new dispatcher has yet to say which of the pending deliveries are still ours."""
         self._is_draining = False
+        self._is_ordered_out = False
         self._has_announced_leaving = False
 
     def listen_for_nudges(
@@ -121,22 +130,29 @@ class Worker:
         signal.signal(signal.SIGUSR1, self._on_nudge)
         signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
 
-    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002 - who says it
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Take in work; `turn` does it."""
         match mail:
-            case RunDeliveries(queue, fences, records, start_by_ms):
+            case RunDeliveries(queue, fences, records, start_by_ms, accepted):
+                self._report.accept(accepted)
                 self._take(queue, fences, records, start_by_ms)
-            case StandReady(queue_by_channel):
+            case ReportsAccepted(numbers):
+                self._report.accept(numbers)
+            case StandReady(queue_by_channel, stale):
                 self._shortcut.stand_ready(queue_by_channel, now_ms)
+                self._awaits_word = False
+                return self._drop(stale)
             case PeerAttached(peer) if peer == DISPATCHER:
-                return [Post(DISPATCHER, self._ready)]
+                return self._greet()
             case CancelDelivery(message):
                 self._runner.cancel(MessageId(message))
             case PeerLost(peer) if peer == DISPATCHER:
-                self._pending.clear()  # whoever takes over for the dispatcher gives them to somebody else
+                # What is pending may be begun: nobody gives it to somebody else before a new dispatcher has
+                # heard from us, or has waited so long that we will have read of it before the next begin.
                 self._shortcut.stand_ready({}, now_ms)
             case Drain():
                 self._is_draining = True
+                self._is_ordered_out = self._is_ordered_out or sender == SUPERVISOR
             case _:
                 pass
         return ()
@@ -147,18 +163,25 @@ class Worker:
             queue, handed_over = begun
             self._take(queue, [handed_over.fence], [handed_over.record], {})
         self._collect_finished()
-        if self._pending:
+        if self._pending and not self._awaits_word:
             self._run_for_a_stint(now_ms + STINT_MS)
         self._collect_finished()
         yield from self._report.posts()
         yield from self._leaving()
         for announcement in self._announcements:
             announcement.turn(now_ms)
-        self.is_done = self._is_draining and not self._pending and not self._bench.is_busy
+        self.is_done = self._is_draining and self._is_free()
+
+    def _is_free(self) -> bool:
+        if self._bench.is_busy:
+            return False
+        if self._is_ordered_out:  # by then the last dispatcher is gone, and with it whoever would accept
+            return not self._pending or self._awaits_word
+        return not self._pending and self._report.is_accepted
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """At once while there is work."""
-        if self._pending:
+        if self._pending and not self._awaits_word:
             return 0
         listen_in_ms = self._shortcut.next_turn_in_ms(now_ms)
         return 1_000 if listen_in_ms is None else min(1_000, listen_in_ms)
@@ -174,7 +197,7 @@ class Worker:
             "begun_by_itself": self._shortcut.count,
             "unpermitted": self._runner.unpermitted,
             "pending": len(self._pending),
-            "beside": self._bench.busy,
+            "beside": len(self._bench.running),
         }
 
     def close(self) -> None:
@@ -209,6 +232,30 @@ class Worker:
             else:
                 self._pending.append((queue, delivery))
 
+    def _greet(self) -> list[Post]:
+        """Say to a dispatcher what we are and what we have, and report once more what nobody accepted."""
+        self._awaits_word = True
+        self._report.posts()  # so that they are among the repeated ones
+        held = [*self._pending, *((queue, each) for (queue, _), each in self._bench.running.items())]
+        held += [] if self._in_task is None else [self._in_task]
+        finished = [(queue, each.delivery) for queue, each in self._report.unaccepted()]
+        entries = [
+            [queue, each.fence, each.task, encode_delivery(each) if queue in self._other_models else b""]
+            for queue, each in (*held, *finished)
+            if isinstance(each, Delivery)
+        ]
+        self._has_announced_leaving = False  # to this one
+        leaving = [Post(DISPATCHER, WorkerLeaving("drained"))] if self._is_draining else []
+        return [Post(DISPATCHER, replace(self._ready, held=entries)), *leaving, *self._report.repeated()]
+
+    def _drop(self, stale: Sequence[Sequence[Any]]) -> list[Post]:
+        """Of these, give back what is not begun; what runs or has run is refused by its fence."""
+        gone = {(queue, fence) for queue, fence in stale}
+        dropped = [(queue, each.fence) for queue, each in self._pending if (queue, each.fence) in gone]
+        if dropped:
+            self._pending = deque(each for each in self._pending if (each[0], each[1].fence) not in gone)
+        return [Post(DISPATCHER, DeliveriesReturned(queue, [fence])) for queue, fence in dropped]
+
     def _run_for_a_stint(self, stop_at_ms: int) -> None:
         while self._pending:
             queue, delivery = self._pending.popleft()
@@ -221,11 +268,11 @@ class Worker:
         hard_ms = self._runner.hard_timeout_ms(delivery.task)
         deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
         self._slots.begin(self._index, queue, delivery.fence, deadline_ms)
-        self._is_in_task = True
+        self._in_task = queue, delivery
         try:
             settlement = self._runner.run(delivery, queue)
         finally:
-            self._is_in_task = False
+            self._in_task = None
         self._report.add(queue, settlement)
 
     def _collect_finished(self) -> None:
@@ -235,9 +282,14 @@ class Worker:
     def _on_nudge(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # In the main thread, between two bytecodes of a task: no code of the loop is under way, so it is safe
         # to read and to send. Outside a task the loop will come to its mail by itself.
-        if not self._is_in_task:
+        if self._in_task is None:
             return
-        self._read_from(DISPATCHER)  # what came while the task ran must not wait for its end either
+        # What came while the task ran must not wait for its end either; the supervisor may have sent a pipe
+        # to a new dispatcher.
+        self._read_from(SUPERVISOR)
+        self._read_from(DISPATCHER)
+        if self._awaits_word:
+            return  # it was told of all that we have, and answers with what is still ours
         returned: dict[str, list[int]] = {}
         while self._pending:
             queue, delivery = self._pending.popleft()
@@ -289,6 +341,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ),
         clock=clock,
         log=logger_of(start),
+        other_models=frozenset(app.connections.models),
     )
     collect_seldom_in_worker()
     loop = ActorLoop(worker, control, clock, logger_of(start))

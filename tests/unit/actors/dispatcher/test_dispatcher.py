@@ -8,10 +8,10 @@ import pytest
 from mqworker.actors.actor import SUPERVISOR, Post
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
-from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
+from mqworker.actors.dispatcher.queue import LARGEST_CLAIM, Receipt
 from mqworker.actors.dispatcher.reconciliation import SECOND_LOOK_MS, STOCK_EVERY_MS
 from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS
-from mqworker.actors.dispatcher.workers import Flight, Idle
+from mqworker.actors.dispatcher.workers import Flight, Hand, Idle
 from mqworker.actors.mail import (
     DeliveriesFinished,
     DeliveriesReturned,
@@ -352,7 +352,7 @@ def test_a_server_that_refuses_is_asked_again_later(stage: Stage) -> None:
 def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage) -> None:
     stage.hire("worker:0")
     queue = stage.dispatcher._queues["default"]
-    queue.add_settlement([1])
+    queue.add_settlement([1], Receipt(Hand("worker:0"), 1))
 
     exchange = queue.next_exchange(cast(Store, stage.store), -3, Idle(), lambda _most: [], 0)
     assert exchange is not None

@@ -10,7 +10,17 @@ from typing import cast
 import pytest
 
 from mqworker import App
-from mqworker.actors.mail import DeliveriesFinished, Drain, PeerLost, RunDeliveries, StandReady
+from mqworker.actors.mail import (
+    DeliveriesFinished,
+    DeliveriesReturned,
+    Drain,
+    PeerAttached,
+    PeerLost,
+    ReportsAccepted,
+    RunDeliveries,
+    StandReady,
+    WorkerReady,
+)
 from mqworker.actors.run_slot import RunSlots, mark_of
 from mqworker.actors.tickets import CANCELLED, Tickets
 from mqworker.actors.worker.early_start import LISTEN_AFTER_MS, TRY_AGAIN_MS, Shortcut
@@ -252,3 +262,107 @@ def test_a_delivery_whose_permit_ended_in_its_hands_is_given_back_unbegun(stage:
     assert sorted(report.fences) == [900, 901, 902]
     assert report.arguments.count("again") == 1
     assert stage.worker.facts()["unpermitted"] == 1
+
+
+# Without a dispatcher
+
+
+def greeting(stage: Stage) -> tuple[WorkerReady, list[DeliveriesFinished]]:
+    """What it says to the next dispatcher."""
+    stage.worker.handle(PeerLost(DISPATCHER), "supervisor", stage.now_ms)
+    first, *others = [
+        post.mail
+        for post in stage.worker.handle(PeerAttached(DISPATCHER), "supervisor", stage.now_ms)
+        if isinstance(post.mail, WorkerReady | DeliveriesFinished)
+    ]
+    assert isinstance(first, WorkerReady)
+    return first, [mail for mail in others if isinstance(mail, DeliveriesFinished)]
+
+
+def run_quick(stage: Stage, *fences: int, accepted: tuple[int, ...] = ()) -> None:
+    records = [a_record("quick") for _ in fences]
+    mail = RunDeliveries("default", list(fences), records, accepted=list(accepted))
+    stage.worker.handle(mail, DISPATCHER, stage.now_ms)
+
+
+def test_it_goes_on_with_what_it_has_when_its_dispatcher_is_lost(stage: Stage) -> None:
+    run_quick(stage, 1, 2)
+
+    stage.worker.handle(PeerLost(DISPATCHER), "supervisor", stage.now_ms)
+
+    assert stage.turn() == [1, 2]
+
+
+def test_it_tells_the_next_dispatcher_what_it_has_not_begun(stage: Stage) -> None:
+    run_quick(stage, 1, 2)
+
+    ready, reports = greeting(stage)
+
+    assert ready.held == [["default", 1, "quick", b""], ["default", 2, "quick", b""]]
+    assert reports == []
+
+
+def test_it_reports_again_what_nobody_has_accepted(stage: Stage) -> None:
+    run_quick(stage, 1, 2)
+    stage.turn()
+
+    ready, reports = greeting(stage)
+
+    assert [entry[1] for entry in ready.held] == [1, 2]
+    assert [(mail.fences, mail.number) for mail in reports] == [([1, 2], 1)]
+
+
+@pytest.mark.parametrize("is_with_work", [True, False], ids=["with work", "alone"])
+def test_it_forgets_what_was_accepted_and_nothing_else(stage: Stage, *, is_with_work: bool) -> None:
+    for fence in (1, 2, 3):
+        run_quick(stage, fence)
+        stage.turn()
+
+    if is_with_work:
+        run_quick(stage, 4, accepted=(1, 3))
+    else:
+        stage.worker.handle(ReportsAccepted([1, 3]), DISPATCHER, stage.now_ms)
+    _, reports = greeting(stage)
+
+    assert [mail.fences for mail in reports] == [[2]]
+
+
+def test_it_begins_nothing_more_before_the_next_dispatcher_has_answered(stage: Stage) -> None:
+    run_quick(stage, 1, 2)
+    greeting(stage)
+
+    before = stage.turn()
+    stage.worker.handle(StandReady({}, [["default", 1]]), DISPATCHER, stage.now_ms)
+
+    assert (before, stage.turn()) == ([], [2])
+    assert stage.ran == ["quick"]
+
+
+def test_it_gives_back_what_is_stale(stage: Stage) -> None:
+    run_quick(stage, 1, 2)
+    greeting(stage)
+
+    posts = stage.worker.handle(StandReady({}, [["default", 1]]), DISPATCHER, stage.now_ms)
+
+    assert [post.mail for post in posts] == [DeliveriesReturned("default", [1])]
+
+
+def test_it_does_not_leave_before_its_report_is_accepted(stage: Stage) -> None:
+    run_quick(stage, 1)
+    stage.worker.handle(Drain(0), DISPATCHER, stage.now_ms)
+    stage.turn()
+    is_done_before = stage.worker.is_done
+
+    stage.worker.handle(ReportsAccepted([1]), DISPATCHER, stage.now_ms)
+    stage.turn()
+
+    assert (is_done_before, stage.worker.is_done) == (False, True)
+
+
+def test_it_leaves_at_once_when_the_supervisor_says_so_for_nobody_is_left_to_accept(stage: Stage) -> None:
+    run_quick(stage, 1)
+    stage.turn()
+    stage.worker.handle(Drain(0), "supervisor", stage.now_ms)
+    stage.turn()
+
+    assert stage.worker.is_done
