@@ -189,12 +189,13 @@ class HeartbeatReaper:
             self._sweep = Sweep(self._departed.copy(), set(self._roster))
             self._looks.patrol.hurry_all()
 
-    def _end_sweep(self, departed: Departed) -> None:
-        """All queues were gone through: nothing of these is left anywhere."""
-        for boot in departed.boots:
-            forget_node(self._node_file, boot)
-        self._departed.remove(departed)
-        self._sweep = None
+    def _end_sweep_when_through(self, sweep: Sweep) -> None:
+        """All queues were gone through: nothing of the departed is left anywhere."""
+        if not sweep.unseen and not self._to_reap:
+            for boot in sweep.departed.boots:
+                forget_node(self._node_file, boot)
+            self._departed.remove(sweep.departed)
+            self._sweep = None
 
     def _sweep_topics(self, now_ms: int) -> None:
         if self._topics is not None and self._watch.is_listening(now_ms):
@@ -219,15 +220,14 @@ class HeartbeatReaper:
 
     def _look(self, now_ms: int) -> None:
         """See who in these queues is no more, and whether their counters move."""
-        patrol, sweep = self._looks.patrol, self._sweep
+        patrol = self._looks.patrol
         names = patrol.take(now_ms)
         for name, (entries, counters) in self._looks.glance(names, self._questions, now_ms).items():
             self._to_reap.extend((name, each) for each in self._lost_in(name, entries, now_ms))
             self._count(name, counters, now_ms)
-        if sweep is not None:
-            sweep.unseen.difference_update(name for name in names if not patrol.is_away(name))
-            if not sweep.unseen and not self._to_reap:
-                self._end_sweep(sweep.departed)
+        if self._sweep is not None:
+            self._sweep.unseen.difference_update(name for name in names if not patrol.is_away(name))
+            self._end_sweep_when_through(self._sweep)
 
     def _questions(self, name: QueueName) -> tuple[Command, ...]:
         prefix = f"{self._namespace}:{{{name}}}:"
@@ -293,6 +293,7 @@ class HeartbeatReaper:
                 self._note(name, consumer, released)
         if self._sweep is not None:  # one whose server fell silent just now is to be gone through again
             self._sweep.unseen.update(name for name, _ in pairs if self._looks.patrol.is_away(name))
+            self._end_sweep_when_through(self._sweep)
 
     def _valid_until_ms(
         self, pairs: Iterable[tuple[QueueName, ConsumerName]], now_ms: int
@@ -318,7 +319,8 @@ class HeartbeatReaper:
         if released > 0:
             self._released += released
             self._log.warning("consumer_reaped", queue=name, consumer=consumer, released=released)
-            self._to_reap.append((name, consumer))  # there may be more
+        if released >= LARGEST_BATCH:  # there may be more
+            self._to_reap.append((name, consumer))
 
 
 @dataclass(slots=True)

@@ -9,6 +9,9 @@ from mqworker.errors import StoreUnavailable
 from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
 from mqworker.store.store import Store
 
+MOST_ADDED = 500
+"""Channels in one turn: with thousands of them, pings are answered in between."""
+
 
 class WakeUps:
     """A subscription to the channels of the queues at hand, whatever they are at the moment."""
@@ -40,15 +43,17 @@ class WakeUps:
         if channels is self._channels or channels == self._channels:
             return False
         if self._subscription is not None and channels > self._channels:
-            new = channels - self._channels
-            self._channels = channels
-            self._subscription.add(sorted(new))
+            new = sorted(channels - self._channels)[:MOST_ADDED]
+            self._channels = self._channels.union(new) if len(new) == MOST_ADDED else channels
+            self._subscription.add(new)
             return False
         was_listening = self._subscription is not None
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
         if channels:
-            self._subscription = self._store.connection.subscribe(sorted(channels))
+            first = sorted(channels)[:MOST_ADDED]
+            self._subscription = self._store.connection.subscribe(first)
+            channels = channels if len(first) < MOST_ADDED else frozenset(first)
         self._channels = channels
         return was_listening

@@ -60,9 +60,9 @@ class LedgerWriter:
 
     def _descriptor(self) -> int:
         if self._pid != os.getpid():
-            self._pid = os.getpid()
-            path = self._folder / f"{self._pid}-{time.monotonic_ns()}{SUFFIX}"
+            path = self._folder / f"{os.getpid()}-{time.monotonic_ns()}{SUFFIX}"
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            self._pid = os.getpid()  # last: another thread that looks meanwhile opens one too
         return self._file
 
 
@@ -251,6 +251,16 @@ class Account:
         assert not self.unsettled, f"{len(self.unsettled)} never settled: {sorted(self.unsettled)[:5]}"
         assert not self.unexplained, f"{len(self.unexplained)} unexplained: {self.unexplained[:5]}"
         assert not self.without_ending, f"{len(self.without_ending)} in no state: {self.without_ending[:5]}"
+
+    def check_once(self, *, most_lost: int) -> None:
+        """Nothing was stored, run or acknowledged twice; only what may run once at most may be missing."""
+        assert not self.stored_twice, f"stored twice: {sorted(self.stored_twice)[:5]}"
+        assert not self.acked_twice, f"acknowledged twice: {sorted(self.acked_twice)[:5]}"
+        assert not self.unexpected, f"never published: {sorted(self.unexpected)[:5]}"
+        assert not self.unsettled, f"{len(self.unsettled)} never settled: {sorted(self.unsettled)[:5]}"
+        assert self.duplicates == 0
+        assert {key.split("-")[-2] for key in self.lost} <= {"once"}, sorted(self.lost)[:5]
+        assert len(self.lost) <= most_lost, sorted(self.lost)[:5]
 
     def summary(self) -> str:
         """One line: how often the drill really struck, and what came of it."""

@@ -116,16 +116,6 @@ class Scene:
         """So many runs were begun."""
         wait_until(lambda: self.executed() >= count, f"{count} runs", deadline_s)
 
-    def wait_all_executed(self, deadline_s: float = DRAIN_DEADLINE_S) -> None:
-        """Everything that was published was begun: what may run once at most is acked before that."""
-
-        def is_begun() -> bool:
-            lines = read_ledger(self.ledger_folder)
-            begun = {line[1] for line in lines if line[0] == "E"}
-            return all(line[1] in begun for line in lines if line[0] == "P")
-
-        wait_until(is_begun, "everything was begun", deadline_s)
-
     def wait_drained(self, deadline_s: float = DRAIN_DEADLINE_S, queues: Iterable[str] = (QUEUE,)) -> None:
         """Nothing waits and nobody holds anything, in two looks in a row."""
         for queue in queues:

@@ -1,4 +1,4 @@
-"""D15: requests arrive late: after their repetitions were answered, and after later calls."""
+"""D20: requests arrive late: after their repetitions were answered, and after later calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.drills.fault_proxy import FaultProxy
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer
 
-READ_TIMEOUT_S = 0.5
-LATE_BY_S = (0.6, 2.5)
+READ_TIMEOUT_S = 1.0
+LATE_BY_S = (1.2, 3.5)
 DEADLINE_S = 90.0
 QUEUES = (QUEUE, ONCE_QUEUE)
 
@@ -58,13 +58,11 @@ class LateNetwork:
             self._note("other link", self._proxy.deliver_elsewhere(late))
 
     def _note(self, where: str, answer: bytes) -> None:
-        words = answer.split(b"\r\n")[-2].split()[0] if answer else b"closed"
-        self.answers[
-            f"{where}: {words.decode() if words.startswith(b'-') else 'closed' if not answer else 'answered'}"
-        ] += 1
+        what = "late" if b"-MQW_STALE" in answer else "answered" if answer else "closed"
+        self.answers[f"{where}: {what}"] += 1
 
 
-def test_d15_what_arrives_late_is_not_carried_out_twice(
+def test_d20_what_arrives_late_is_not_carried_out_twice(
     make_scene: MakeScene, sized: Sized, report: Report
 ) -> None:
     count, most = sized(1_500, 20_000), sized(25, 300)
@@ -83,15 +81,13 @@ def test_d15_what_arrives_late_is_not_carried_out_twice(
             thread.join(DEADLINE_S * 4)
         wait_until(lambda: network.held > most / 3, "requests were held back", DEADLINE_S)
         network.end()
-        scene.wait_all_executed(DEADLINE_S)
         scene.wait_drained(DEADLINE_S, queues=QUEUES)
         assert node.stop() == 0
 
         account = scene.account(queues=QUEUES)
         answers = ", ".join(f"{what} x{times}" for what, times in sorted(network.answers.items()))
         report(f"{network.held} requests late ({answers}); {account.summary()}")
-        account.check()
-        assert account.duplicates == 0
+        account.check_once(most_lost=network.held)
         assert not account.unknown
         assert len(account.published) == 4 * count
         scene.close()

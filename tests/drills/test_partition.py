@@ -1,4 +1,4 @@
-"""D16: the network is cut for longer than a call waits; TCP delivers afterwards what was sent before."""
+"""D21: the network is cut for longer than a call waits; TCP delivers afterwards what was sent before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PUBLISHERS = 6
 """About every second one has a request under way when the line is cut."""
 
 
-def test_d16_what_was_sent_before_a_partition_and_again_after_it_is_carried_out_once(
+def test_d21_what_was_sent_before_a_partition_and_again_after_it_is_carried_out_once(
     make_scene: MakeScene, sized: Sized, report: Report
 ) -> None:
     if reason := why_not():
@@ -53,12 +53,10 @@ def test_d16_what_was_sent_before_a_partition_and_again_after_it_is_carried_out_
             network.cut(CUT_S)
             time.sleep(DELIVERED_AFTER_S)
         assert [each.wait(DEADLINE_S) for each in publishers] == [0] * PUBLISHERS
-        scene.wait_all_executed(DEADLINE_S)
         scene.wait_drained(DEADLINE_S, queues=QUEUES)
         assert node.stop() == 0
 
         account = scene.account(queues=QUEUES)
         report(f"{cuts} partitions of {CUT_S:g} s; {account.summary()}")
-        account.check()
-        assert account.duplicates == 0
+        account.check_once(most_lost=2 * PUBLISHERS * cuts)
         scene.close()

@@ -66,11 +66,15 @@ def test_d21_work_goes_on_by_the_new_clock(
     ticks = len(starts) - len(calls)
     over = most_over(sorted(at_us for key, at_us in starts if key.startswith("limited-")), TIGHT)
     steps = node.logged("server_clock_stepped")
+    reaped = sum(line["released"] for line in node.logged("consumer_reaped"))
     report(
-        f"{len(steps)} steps, {len(calls)} calls, {ticks} ticks, went on after {longest_s:.1f} s at most, "
+        f"{len(steps)} steps, {len(calls)} calls, {reaped} reaped, "
+        f"{ticks} ticks, went on after {longest_s:.1f} s at most, "
         f"starts over the rate {over}"
     )
-    assert len(calls) == len(set(calls)) == 2 * per_step * len(offsets_s)
+    assert len(set(calls)) == 2 * per_step * len(offsets_s)
+    # A step forward may look like the silence of a consumer that lives: what it held runs again then.
+    assert len(calls) - len(set(calls)) <= reaped
     assert ticks <= ticks_before + (1 + MOST_MADE_UP) * len(offsets_s) + 200
     assert len(steps) >= len(offsets_s)
     # Time that the server skipped fills a bucket, once for each step forward; nothing else does.

@@ -129,6 +129,25 @@ def test_d14_suspects_and_ordinary_work_do_not_starve_each_other(scene: Scene, r
     assert node.stop() == 0
 
 
+def test_d14_an_only_worker_that_is_never_idle_is_emptied_for_suspects(scene: Scene, report: Report) -> None:
+    node = scene.add_node(workers=1)
+    node.wait_complete()
+    scene.publish("hold_async", 3, 0.6)
+    scene.publish("die_async", 1, 0.3)
+    publishing = scene.publish_beside("hold_async", 200, 0.6, per_s=10)
+    publishing.join()
+    scene.wait_drained(DEADLINE_S)
+
+    account = scene.account()
+    last_of_poison = max(run.at_ms for run in account.executions if run.key.startswith("die_async-"))
+    last_of_all = max(run.at_ms for run in account.executions)
+    report(f"{account.summary()}; the poison ended {last_of_all - last_of_poison} ms before the others")
+    account.check()
+    assert tasks_of(letters_of(scene)) == ["die_async"]
+    assert last_of_poison < last_of_all
+    assert node.stop() == 0
+
+
 @pytest.mark.parametrize("kind", ["spoil_and_end", "spoil"])
 def test_d14_garbage_in_the_pipe_is_a_crash_of_who_wrote_it(scene: Scene, report: Report, kind: str) -> None:
     node = scene.add_node(workers=2)

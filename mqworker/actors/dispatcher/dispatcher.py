@@ -317,7 +317,10 @@ class Dispatcher:
             self._release(queue, queue.take_overdue(now_ms - LONGEST_WAIT_MS))
         for queue, overdue in self._shelf.take_overdue(now_ms).items():
             if self._lines.get(queue.name) is None:
-                self._release(queue, overdue)
+                # What may run once at most was acknowledged on its way here: it is in no line to go back to.
+                acked = [each for each in overdue if queue.was_acked(each)]
+                self._shelf.put_back(queue, *acked)
+                self._release(queue, [each for each in overdue if each not in acked])
                 queue.be_cautious(now_ms + CAUTION_MS)
             else:  # to give these back would count as an attempt
                 self._shelf.put_back(queue, *overdue)

@@ -88,12 +88,15 @@ class Shelf:
         return self._take_since(None)
 
     def take_overdue_alone(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
-        """Of what must run alone, take off what waited for too long, and what is too much."""
-        before_ms = now_ms - LONGEST_WAIT_ALONE_MS
+        """Of what must run alone, take off what waited for too long, and what is too much.
+
+        One for each worker that is being emptied stays, however long that takes.
+        """
+        before_ms, awaited = now_ms - LONGEST_WAIT_ALONE_MS, self._crew.being_emptied()
         kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
         taken: dict[DispatchedQueue, list[Claimed]] = {}
         for queue, claimed in self._lone:
-            if claimed.since_ms >= before_ms and len(kept) < MOST_WAITING_ALONE:
+            if len(kept) < awaited or (claimed.since_ms >= before_ms and len(kept) < MOST_WAITING_ALONE):
                 kept.append((queue, claimed))
             else:
                 taken.setdefault(queue, []).append(claimed)
@@ -187,7 +190,7 @@ class Shelf:
                 left.append((queue, claimed))
                 continue
             hand.last_report_ms, hand.was_nudged = now_ms, False
-            hand.reserve(now_ms)
+            self._crew.begin_lone_run(hand, now_ms)
             hand.take(claimed.fence, replace(self.flight(queue, record), is_lone=True))
             mails.append(Post(hand.name, RunDeliveries(queue.name, [claimed.fence], [record])))
         self._lone = left

@@ -146,6 +146,10 @@ class DispatchedQueue:
         """To be called before it runs: its record with the mark, None when the lease was lost."""
         return self.calls.begin_probation(fence, self._consumer)
 
+    def was_acked(self, claimed: Claimed) -> bool:
+        """Whether a delivery that waits for a worker is acknowledged already."""
+        return self.runs_once(task_of(claimed.record))
+
     def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Take a worker's report for the next exchange."""
         self._settlements.append(self.calls.settle_with(arguments, self._consumer))

@@ -10,6 +10,8 @@ from mqworker.actors.dispatcher.run_times import BATCH_MS
 
 NO_TASKS: dict[str, Any] = {}
 _AHEAD_MS = 2 * BATCH_MS
+SHORTEST_PATIENCE_MS = 2_000
+"""So long a worker may take to get empty, the first time."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,11 @@ class Hand:
         if not self.is_reserved:
             self.is_reserved, self.reserved_at_ms = True, now_ms
 
+    @property
+    def is_being_emptied(self) -> bool:
+        """Whether it is reserved for a delivery that must run alone, and has others to end first."""
+        return self.is_reserved and bool(self.flights) and not any(map(_is_lone, self.flights.values()))
+
     def is_lone_run_over(self) -> bool:
         """Whether it is reserved no longer: what ran alone has ended."""
         return self.reserved_at_ms > 0 and not self.is_reserved
@@ -167,6 +174,7 @@ class Crew:
 
     def __init__(self) -> None:
         self._hands: dict[str, Hand] = {}
+        self._patience_ms = SHORTEST_PATIENCE_MS
 
     def __iter__(self) -> Iterator[Hand]:
         return iter(self._hands.values())
@@ -208,15 +216,25 @@ class Crew:
         )
         return min(empty, key=lambda hand: (not hand.is_reserved, hand.was_late), default=None)
 
+    def begin_lone_run(self, hand: Hand, now_ms: int) -> None:
+        """Something is handed to it that must run alone."""
+        hand.reserve(now_ms)
+        self._patience_ms = SHORTEST_PATIENCE_MS
+
     def reserve(self, waiting: int, now_ms: int) -> None:
         """Keep workers free for deliveries that must run alone, where so many wait: half of them at the most.
 
-        A node's only worker is reserved half of the time. Nobody is when nothing waits.
+        A node's only worker is reserved half of the time. Nobody is when nothing waits. One that does not get
+        empty is opened again for as long, and later tried for twice as long: whatever it runs ends some day,
+        and until then others have half of its time.
         """
         able = [hand for hand in self if hand.is_ready and not hand.is_leaving]
         for hand in able:
-            is_in_vain = hand.is_reserved and not waiting and not any(map(_is_lone, hand.flights.values()))
-            if is_in_vain or hand.is_lone_run_over():
+            is_stubborn = hand.is_being_emptied and now_ms - hand.reserved_at_ms > self._patience_ms
+            if is_stubborn:
+                self._patience_ms *= 2
+            is_in_vain = not waiting and hand.is_reserved and not any(map(_is_lone, hand.flights.values()))
+            if is_stubborn or is_in_vain or hand.is_lone_run_over():
                 hand.open(now_ms)
         wanted = min(waiting, max(1, len(able) // 2)) - sum(hand.is_reserved for hand in able)
         if wanted > 0:
@@ -224,6 +242,10 @@ class Crew:
             others.sort(key=lambda hand: (len(hand.flights), hand.busy_ms))
             for hand in others[:wanted]:
                 hand.reserve(now_ms)
+
+    def being_emptied(self) -> int:
+        """How many workers get nothing more until something has run there alone."""
+        return sum(hand.is_being_emptied for hand in self)
 
     def lone_run_ms(self, now_ms: int) -> int:
         """For how long something has been running alone."""

@@ -1,7 +1,7 @@
 """Snapshots: read-only views of the server, all nodes and all queues, in two or three round trips in total.
 
-A single server is asked in pipelines: names first, then all queues at once, then all nodes. A cluster is
-asked queue by queue, for each lives where its slot is.
+A server is asked in pipelines: names first, then all queues at once, then all nodes. In a cluster each of
+its servers is, for what lives there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> Sys
     """Everything: for `status`. Briefly: of very many queues, those that hold nothing are only counted."""
     at_ms, server, queue_names, node_names = _read_names(store, namespace)
     idle: dict[str, dict[str, int]] = {}
-    if is_brief and len(queue_names) > MOST_SHOWN and not _is_cluster(store):
+    if is_brief and len(queue_names) > MOST_SHOWN:
         idle = _read_idle(store, namespace, queue_names)
     queues = read_queues(store, namespace, [name for name in queue_names if name not in idle])
     nodes = _read_nodes(store, namespace, node_names)
@@ -105,10 +105,20 @@ def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[Que
         return []
     beats = _read_beats(store, namespace)
     calls = [survey(WorkQueueKeys.of(namespace, QueueName(name)), beats) for name in names]
-    if not _is_cluster(store):
-        with suppress(StoreRefused):  # a foreign key in the place of one of ours: look at each on its own
-            return store.run_together(calls)
+    if _is_cluster(store):
+        outcomes = store.attempt_each([store.begin([call]) for call in calls])
+        return [_view_in(outcome, name) for outcome, name in zip(outcomes, names, strict=True)]
+    with suppress(StoreRefused):  # a foreign key in the place of one of ours: look at each on its own
+        return store.run_together(calls)
     return [_surveyed(store, call, name) for call, name in zip(calls, names, strict=True)]
+
+
+def _view_in(outcome: list[QueueView] | MqworkerError, name: str) -> QueueView:
+    if isinstance(outcome, StoreRefused):
+        return QueueView(name, trouble=str(outcome))
+    if isinstance(outcome, MqworkerError):
+        raise outcome
+    return outcome[0]
 
 
 def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -123,7 +133,7 @@ def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str,
             commands.append(("HMGET", f"{prefix}meta", *TOTALS, *_SWITCHES))
         replies: list[Any] = []  # Any: EXISTS answers a number, HMGET texts
         with suppress(StoreRefused):  # a foreign key in the place of one of ours: none of these is left out
-            replies = store.read(commands, None)
+            replies = _read_all(store, commands)
         for name, count, values in zip(some, replies[::2], replies[1::2], strict=False):
             if count == 0 and not any(values[len(TOTALS) :]):
                 numbers = [int(value or 0) if (value or b"0").isdigit() else 0 for value in values]
@@ -131,14 +141,24 @@ def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str,
     return idle
 
 
+def _read_all(store: Reader, commands: Sequence[Command]) -> list[Any]:
+    """Commands on many keys, in one round trip to each server."""
+    if not _is_cluster(store):
+        return store.read(commands, None)
+    replies = store.read_each(commands, [str(command[1]) for command in commands])
+    for reply in replies:
+        if isinstance(reply, MqworkerError):
+            raise reply
+    return replies
+
+
 def _read_beats(store: Reader, namespace: str) -> dict[bytes, int]:
     """When each consumer was heard last, in any queue; on the clock of the server that heard it."""
     keys = beats_keys(namespace) if _is_cluster(store) else beats_keys(namespace)[:1]
     heard: dict[bytes, int] = {}
-    for key in keys:
-        with suppress(MqworkerError):  # a shard that is away, a foreign key: the others know as well
-            # Any: ZRANGE answers names and scores in turn.
-            beats: Any = store.read([("ZRANGE", key, 0, -1, "WITHSCORES")], key)[0]
+    with suppress(MqworkerError):  # a shard that is away, a foreign key: then the queues alone tell
+        # Any: ZRANGE answers names and scores in turn.
+        for beats in _read_all(store, [("ZRANGE", key, 0, -1, "WITHSCORES") for key in keys]):
             for member, beat_ms in zip(beats[::2], beats[1::2], strict=True):
                 consumer = member.partition(b" ")[0]
                 heard[consumer] = max(int(float(beat_ms)), heard.get(consumer, 0))
@@ -190,13 +210,8 @@ def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[No
     if not names:
         return ()
     keys = [node_key(namespace, name) for name in names]
-    questions: list[list[Command]] = [[("GET", key), ("PTTL", key)] for key in keys]
-    if _is_cluster(store):
-        pairs = [store.read(pair, key) for pair, key in zip(questions, keys, strict=True)]
-        answers = [(pair[0], pair[1]) for pair in pairs]
-    else:
-        flat = store.read([command for pair in questions for command in pair], None)
-        answers = list(zip(flat[::2], flat[1::2], strict=True))
+    flat = _read_all(store, [command for key in keys for command in (("GET", key), ("PTTL", key))])
+    answers = list(zip(flat[::2], flat[1::2], strict=True))
     found = [
         decode_node(name, text, ttl_ms if isinstance(ttl_ms, int) else -1)
         for name, (text, ttl_ms) in zip(names, answers, strict=True)

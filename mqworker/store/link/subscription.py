@@ -17,7 +17,7 @@ from typing import Final, cast
 import hiredis
 from redis import exceptions
 
-from mqworker.errors import InvalidArgument, StoreUnavailable
+from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable
 from mqworker.store.command import pack
 from mqworker.store.link.pool import LINK_ERRORS, Link, Node, reader_of, socket_of
 from mqworker.store.link.server_errors import REPLY_ERRORS, link_trouble, settled
@@ -29,6 +29,7 @@ ADDED: Final = b""
 """The body of a channel that was added: it is listened to from now on; look at its queue once more."""
 
 MAX_ROUNDS = 4
+MOST_WAITED_FOR = 200
 
 _READ_BYTES = 65_536
 _WRITE_TIMEOUT_S = 2.0
@@ -98,11 +99,9 @@ class Subscription:
                 link = next((link for link, owner in self._node_by_link.items() if owner is node), None)
                 if link is None:
                     self._open_link(node, wanted)
-                else:  # what it answers is read with the wake-ups
-                    socket_of(link).settimeout(_WRITE_TIMEOUT_S)
-                    socket_of(link).sendall(_subscribing(wanted))
-                    socket_of(link).settimeout(0)
-        except (exceptions.AskError, StoreUnavailable, *LINK_ERRORS):
+                else:
+                    self._subscribe_more(link, node, wanted)
+        except (exceptions.AskError, MqworkerError):
             self._drop_links()
 
     def fileno(self) -> int:
@@ -142,8 +141,10 @@ class Subscription:
         )
 
     def _open_link(self, node: Node, channels: Sequence[str]) -> None:
+        """The first channels are waited for, the others confirmed later: thousands would take long."""
         link = node.connect()
         self._node_by_link[link] = node
+        channels, others = channels[:MOST_WAITED_FOR], channels[MOST_WAITED_FOR:]
         self._nothing = reader_of(link).gets()  # what it answers while nothing is complete
         raw: list[object] = []
         try:
@@ -161,6 +162,17 @@ class Subscription:
         self._keep_complete(reader_of(link))  # what came right behind the answer makes nothing readable
         socket_of(link).settimeout(0)
         self._selector.register(socket_of(link), selectors.EVENT_READ, link)
+        if others:
+            self._subscribe_more(link, node, others)
+
+    def _subscribe_more(self, link: Link, node: Node, channels: Sequence[str]) -> None:
+        """What is answered is read with the wake-ups."""
+        try:
+            socket_of(link).settimeout(_WRITE_TIMEOUT_S)
+            socket_of(link).sendall(_subscribing(channels))
+            socket_of(link).settimeout(0)
+        except LINK_ERRORS as error:
+            raise link_trouble(error, node.name) from error
 
     def _receive(self, link: Link) -> None:
         """Take in all that the link holds: what stays in its buffer does not make the descriptor readable."""

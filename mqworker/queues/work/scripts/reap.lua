@@ -88,6 +88,7 @@ for _, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
   end
 end
 redis.call('HDEL', held, unpack(fences))
+if redis.call('HLEN', held) == 0 then redis.call('ZREM', consumers, consumer) end
 local released = #front
 front = return_to_gates(front) -- which of it has started nobody knows: one more start needs one more permit
 place_ready(front, 'LPUSH')

@@ -382,6 +382,25 @@ def test_what_may_run_once_is_acknowledged_when_somebody_is_free_and_not_before(
     assert stage.store.settled[-1].count("again") == 4  # the others were released
 
 
+def test_what_may_run_once_and_was_acknowledged_is_not_given_back(stage: Stage) -> None:
+    """The ack took as long as an outage, and the worker it was for is gone: no line has it any more."""
+    stage.hire("worker:0", task={"once": True})
+    stage.store.line = [a_record(0)]
+    stage.turn()
+    stage.store.is_away = True
+    stage.turn()
+    stage.mail(PeerLost("worker:0"))
+    stage.store.is_away = False
+
+    for _ in range(4):
+        stage.turn(passed_ms=2_000)
+    stage.hire("worker:1", task={"once": True})
+    handed = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
+
+    assert not any("again" in settlement for settlement in stage.store.settled)
+    assert [post.to for post in handed] == ["worker:1"]
+
+
 def test_limited_messages_are_let_in_though_a_long_line_takes_all_the_room(stage: Stage) -> None:
     stage.hire("worker:0", task={"limited": True})
     stage.store.line = [a_record(number) for number in range(5_000)]

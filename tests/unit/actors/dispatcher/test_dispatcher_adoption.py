@@ -110,11 +110,11 @@ def test_who_has_not_spoken_is_nudged_now_and_then_and_not_waited_for_without_en
 
 
 def test_the_same_fence_in_the_slot_of_another_queue_says_nothing() -> None:
-    predecessor = Predecessor(running=[ran("default", 7)])
+    predecessor = Predecessor(begun=[ran("default", 7)])
 
-    assert predecessor.was_running("default", 7)
-    assert not predecessor.was_running("other", 7)
-    assert not predecessor.was_running("default", 8)
+    assert predecessor.accused_with("default", 7)
+    assert not predecessor.accused_with("other", 7)
+    assert not predecessor.accused_with("default", 8)
 
 
 # The dispatcher
@@ -125,7 +125,7 @@ def ran(queue: str, *fences: int) -> Begun:
     return Begun(frozenset((mark_of(queue), fence) for fence in fences), frozenset(), None)
 
 
-def successor(tmp_path: Path, *workers: str, running: list[Running] | None = None) -> Stage:
+def successor(tmp_path: Path, *workers: str, running: list[Begun] | None = None) -> Stage:
     return Stage(tmp_path, Predecessor(workers, running or []))
 
 

@@ -12,6 +12,7 @@ from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.dispatcher import LONGEST_PAUSE_MS
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_ALONE_MS, MOST_WAITING_ALONE
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
+from mqworker.actors.dispatcher.workers import SHORTEST_PATIENCE_MS
 from mqworker.actors.mail import (
     DeliveriesReturned,
     Drain,
@@ -186,17 +187,56 @@ def test_half_of_the_workers_at_the_most_are_kept_from_others(stage: Stage) -> N
 def test_a_worker_is_not_kept_for_nothing(stage: Stage) -> None:
     hire(stage, "worker:0", "worker:1")
     arrive(stage, *ordinary(*range(10, 20), task="atask"))
-    stage.turn()
+    running = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
     arrive(stage, marked(1))
     stage.turn()
-    kept_free = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+    (kept_free,) = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+    for post in running:
+        if post.to != kept_free:
+            stage.finish(post.to, post)
 
-    stage.turn(LONGEST_WAIT_ALONE_MS + 1)  # the suspect found no empty worker in time
+    handed = given(stage.turn())  # another was empty first
     stage.turn()
 
-    assert len(kept_free) == 1
-    assert others_of(stage) == [("again", 11, f"+{LONGEST_WAIT_ALONE_MS + 1}", 0, 0)]
-    assert not any(hand.is_reserved for hand in stage.dispatcher._crew)
+    assert list(handed.values()) == [["id1"]]
+    assert kept_free not in handed
+    assert not stage.dispatcher._crew[kept_free].is_reserved
+
+
+def test_a_suspect_waits_for_a_worker_that_is_being_emptied_and_the_others_step_back(stage: Stage) -> None:
+    hire(stage, "worker:0", "worker:1")
+    arrive(stage, *ordinary(*range(10, 20), task="atask"))
+    running = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
+    arrive(stage, marked(1), marked(2))
+    stage.turn()
+    (kept_free,) = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+
+    stage.turn(LONGEST_WAIT_ALONE_MS + 1)
+    stage.turn()
+    for post in running:
+        if post.to == kept_free:
+            stage.finish(post.to, post)
+    emptied = given(stage.turn())
+
+    assert others_of(stage) == [("again", 12, f"+{LONGEST_WAIT_ALONE_MS + 1}", 0, 0)]
+    assert emptied == {kept_free: ["id1"]}
+
+
+def test_a_worker_that_does_not_get_empty_is_shared_half_and_half(stage: Stage) -> None:
+    hire(stage, "worker:0")
+    arrive(stage, *ordinary(10, task="atask"))  # which runs for hours
+    stage.turn()
+    hand = stage.dispatcher._crew["worker:0"]
+    was_reserved, longest, so_far = [], 0, 0
+    for number in range(1_200):
+        arrive(stage, *([marked(number)] if not stage.dispatcher._shelf.waiting_alone else []))
+        stage.turn(100)
+        was_reserved.append(hand.is_reserved)
+        so_far = so_far + 1 if hand.is_reserved else 0
+        longest = max(longest, so_far)
+
+    assert 0.3 < sum(was_reserved) / len(was_reserved) < 0.7
+    assert longest * 100 > 10 * SHORTEST_PATIENCE_MS
 
 
 def test_hundreds_of_suspects_step_back_behind_the_others(stage: Stage) -> None:
