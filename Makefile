@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive bench bench-peers run protocols clean
+.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -70,6 +70,11 @@ drills-node: $(STAMP)
 drills-archive: $(STAMP)
 	@DRILL_SIZE=full $(BIN)/python -m pytest tests/pipeline/test_archive_killed.py >$(DRILLS_LOG) 2>&1; status=$$?; \
 		cat $(DRILLS_LOG); exit $$status
+
+MINUTES ?= 30
+
+soak: $(STAMP) ## 1,500 tasks of every kind a second for MINUTES=30, results awaited: nothing lost, stuck or grown
+	$(BIN)/python -m tests.drills.soak --minutes $(MINUTES)
 
 bench: $(STAMP) ## measure mqworker on this machine, beside raw clients; some minutes
 	$(BIN)/python -m benchmarks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -82,14 +82,24 @@ class ActorLoop:
         """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""
         self.deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
         while not self._actor.is_done and SUPERVISOR in self._mailboxes:
-            for sender, mailbox in self._wait_for_mail():
+            wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
+            for sender, mailbox in self._wait_for_mail(wait_ms):
                 self._read(sender, mailbox)
             self.deliver(self._actor.turn(self._clock.monotonic_ms()))
             self._progress += 1
         self.deliver([Post(SUPERVISOR, Drained())])
 
-    def _wait_for_mail(self) -> list[tuple[str, Mailbox]]:
-        wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
+    def serve(self, turn: Callable[[], Iterable[Post]]) -> None:
+        """Read the mail that is there and send what `turn` yields, without waiting.
+
+        For a second thread, while the actor's turn does not come to an end: both hold the same lock, so that
+        only one of them is in here at a time.
+        """
+        for sender, mailbox in self._wait_for_mail(0):
+            self._read(sender, mailbox)
+        self.deliver(turn())
+
+    def _wait_for_mail(self, wait_ms: int) -> list[tuple[str, Mailbox]]:
         interests: dict[int, tuple[Watched, int]] = {
             watched.fileno(): (watched, selectors.EVENT_READ) for watched in self._actor.watched()
         }
@@ -149,12 +159,6 @@ class ActorLoop:
             self._read(peer, old)  # its last mail counts
             self._lose(peer, "a new generation of it was attached")
         self._mailboxes[peer] = mailbox
-
-    def read_from(self, peer: str) -> None:
-        """Read the mail of one peer now, out of turn."""
-        mailbox = self._mailboxes.get(peer)
-        if mailbox is not None:
-            self._read(peer, mailbox)
 
     def deliver(self, posts: Iterable[Post]) -> None:
         """Send mail now."""

@@ -66,13 +66,6 @@ class KillWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class NudgeWorker:
-    """dispatcher → supervisor: interrupt this worker so that it hands back what it has not begun."""
-
-    worker: str
-
-
-@dataclass(frozen=True, slots=True)
 class RetireWorker:
     """supervisor → dispatcher: give this worker nothing more; when its hands are empty, let it go."""
 
@@ -158,10 +151,33 @@ class DeliveriesReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class ListDeliveries:
+    """dispatcher → worker: which deliveries do you have? Asked of one that was silent for a while."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesListed:
+    """worker → dispatcher: these, begun or not; all others were reported or returned before."""
+
+    number: int
+    fences_by_queue: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
 class CancelDelivery:
     """dispatcher → worker: somebody wants this message stopped."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonDelivery:
+    """dispatcher → worker: its lease was lost, somebody else has it; stop if you can."""
+
+    queue: str
+    fence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +267,6 @@ Mail = (
     | Drain
     | Drained
     | KillWorker
-    | NudgeWorker
     | RetireWorker
     | WorkerLeaving
     | WorkerExited
@@ -261,7 +276,10 @@ Mail = (
     | ReportsAccepted
     | DeliveriesFinished
     | DeliveriesReturned
+    | ListDeliveries
+    | DeliveriesListed
     | CancelDelivery
+    | AbandonDelivery
     | PermitsWanted
     | NodeSnapshot
     | ConsumerStarted

@@ -33,6 +33,10 @@ class VerdictLimits:
     silent_ms: int = 5_000
     restart_loop: int = 3
     unconsumed_ms: int = 5_000
+    standstill_ms: int = 5_000
+    """Something waits, nothing went out for so long, and a worker runs nothing: the queue stands still."""
+    unanswered_ms: int = 2_000
+    """So long a worker may take to say which deliveries it has."""
     oldest_ms: int = 300_000
     drain_s: float = 60.0
     """An old message at the front is no trouble where the whole line will be gone so soon."""
@@ -94,6 +98,14 @@ def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:
         trouble = _of_child(child, limits)
         if trouble is not None:
             yield f"{child.name} of node {node.name} {trouble}"
+    for worker, unanswered_ms in node.unanswered_ms_by_worker.items():
+        if unanswered_ms > limits.unanswered_ms:
+            does = "runs a task" if worker in node.running_workers else "runs nothing"
+            held = node.held_by_worker.get(worker, 0)
+            yield (
+                f"{worker} of node {node.name} holds {held:,}, {does} and does not answer "
+                f"since {_time(unanswered_ms)}"
+            )
 
 
 def _of_child(child: ChildView, limits: VerdictLimits) -> str | None:
@@ -134,9 +146,34 @@ def _of_line(queue: QueueView, view: SystemView, limits: VerdictLimits) -> Itera
         if queue.oldest_ms is None or oldest_ms > limits.unconsumed_ms:
             yield f"queue {queue.name} has {queue.ready:,} ready and nobody consumes it"
         return
+    yield from _of_standstill(queue, view, limits)
     drain_s = queue.drain_s
     if oldest_ms > limits.oldest_ms and (drain_s is None or drain_s > limits.drain_s):
         yield f"queue {queue.name} is late: its front message is {_time(oldest_ms)} old"
+
+
+def _of_standstill(queue: QueueView, view: SystemView, limits: VerdictLimits) -> Iterator[str]:
+    """Something waits, nothing goes out, and not because all workers have their hands full."""
+    pace = queue.throughput
+    if pace is None or pace.out_per_s > 0 or pace.span_ms < limits.standstill_ms:
+        return
+    if (queue.oldest_ms or 0) < limits.standstill_ms:
+        return
+    free: list[str] = []
+    for node in view.consuming_nodes(queue):
+        if node.age_ms > limits.silent_ms:
+            continue  # its own reason
+        workers = sorted(child.name for child in node.children if child.is_worker)
+        free += [f"{name} of node {node.name}" for name in workers if name not in node.running_workers]
+        if not workers:
+            free.append(f"node {node.name}, which has no worker,")
+    if free:
+        others = f" and {len(free) - 1} more" if len(free) > 1 else ""
+        verb = "run" if len(free) > 1 else "runs"
+        yield (
+            f"queue {queue.name} has {queue.ready:,} ready and nothing went out for "
+            f"{_time(pace.span_ms)}, though {free[0]}{others} {verb} nothing"
+        )
 
 
 def _time(ms: int) -> str:

@@ -39,7 +39,7 @@ class ChildView:
     restarts: int = 0
     last_exit: str | None = None
     silent_ms: int | None = None
-    """Since its main loop answered last; a worker does not answer while it runs a task."""
+    """Since its loop answered last."""
     progress: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)  # Any: plain values, each actor has its own
 
@@ -91,6 +91,26 @@ class NodeView:
             if isinstance(workers, Mapping):
                 held |= {str(name): count for name, count in workers.items() if isinstance(count, int)}
         return held
+
+    @property
+    def running_workers(self) -> frozenset[str]:
+        """The workers that run something."""
+        return frozenset(
+            str(name)
+            for child in self.children
+            if child.role == "dispatcher"
+            for name in child.facts.get("running", ())
+        )
+
+    @property
+    def unanswered_ms_by_worker(self) -> dict[str, int]:
+        """Workers that the dispatcher asked which deliveries they have, and since when it waits."""
+        waited: dict[str, int] = {}
+        for child in self.children:
+            asked = child.facts.get("unanswered_ms") if child.role == "dispatcher" else None
+            if isinstance(asked, Mapping):
+                waited |= {str(name): ms for name, ms in asked.items() if isinstance(ms, int)}
+        return waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +170,12 @@ class SystemView:
     idle_totals: Mapping[str, int] = field(default_factory=dict)
     """Their counters together."""
 
+    def consuming_nodes(self, queue: QueueView) -> tuple[NodeView, ...]:
+        """The nodes that take from this queue."""
+        return tuple(node for node in self.nodes if queue.name in node.queues and not node.is_draining)
+
     def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
         """Whether a node takes from this queue, or another consumer that was heard lately."""
-        return any(queue.name in node.queues and not node.is_draining for node in self.nodes) or any(
+        return bool(self.consuming_nodes(queue)) or any(
             consumer.silent_ms < silent_ms for consumer in queue.consumers
         )

@@ -22,7 +22,6 @@ from mqworker.actors.mail import (
     Hello,
     KillWorker,
     Mail,
-    NudgeWorker,
     Ping,
     Pong,
     WorkerExited,
@@ -202,8 +201,6 @@ class ChildCare:
                 record.progress, record.facts = progress, facts
             case KillWorker(worker, reason) if record.role is Role.DISPATCHER:
                 self._kill_worker(worker, reason)
-            case NudgeWorker(worker) if record.role is Role.DISPATCHER:
-                self._nudge(worker)
             case _:
                 pass  # Drained: that it is gone is what counts, and the process tells
 
@@ -220,14 +217,6 @@ class ChildCare:
         # One that is not ready has nothing to be killed for: the mail was meant for the one before it.
         if worker is not None and worker.role is Role.WORKER and worker.state is State.LIVE:
             self.kill(worker, reason, Fault.SPARED)
-
-    def _nudge(self, name: str) -> None:
-        worker = self._family.get(name)
-        # One that is not ready has no handler for the signal yet, and would end.
-        if worker is None or worker.role is not Role.WORKER or worker.state is not State.LIVE:
-            return
-        if worker.child is not None:
-            worker.child.process.send(signal.SIGUSR1)
 
     # Watching
 

@@ -33,7 +33,7 @@ STACK_DUMP_SIGNAL = signal.SIGUSR2
 LONGEST_WORDS_BYTES = 4_096
 
 _PR_SET_PDEATHSIG = 1
-# Those of the supervisor's; and SIGUSR1, which may be on its way before the worker listens to it.
+# Those of the supervisor's; and SIGUSR1, which operators send to other programs to have a log opened again.
 _UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # Those that nobody can change, and those that Python itself ignores in every process.
 _LEFT_ALONE = {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}

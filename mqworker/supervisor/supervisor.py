@@ -1,7 +1,7 @@
 """Supervisor: starts, wires, watches, restarts and stops the actors of one node; answers `status`.
 
 Owns:     the processes of all children, and the pipes until they are handed over.
-Receives: Hello, Pong, Drained (all); KillWorker, NudgeWorker (dispatcher); signals.
+Receives: Hello, Pong, Drained (all); KillWorker (dispatcher); signals.
 Sends:    Attach, Ping, Drain (all); WorkerExited, RetireWorker (dispatcher);
           ConsumerStarted, ConsumerGone, NodeSnapshot (heartbeat reaper).
 Never:    holds a connection to Redis, a second thread or user code: it is forked again and again.

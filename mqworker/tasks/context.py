@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Protocol
 
-from mqworker.errors import InvalidArgument, TaskCancelled
+from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import MessageId, TaskName, shown
@@ -31,11 +31,17 @@ class TaskDesk(Protocol):
     async def ais_cancelled(self, queue: str, delivery: Delivery) -> bool:
         """The same, with the answer of now."""
 
+    def is_mine(self, queue: str, delivery: Delivery) -> bool:
+        """Whether the delivery is still leased to whoever runs it; on an event loop, as far as is known."""
+
+    async def ais_mine(self, queue: str, delivery: Delivery) -> bool:
+        """The same, with the answer of now."""
+
 
 class Context:
     """One delivery as its task sees it."""
 
-    __slots__ = ("_delivery", "_desk", "_is_cancelled", "headers", "queue")
+    __slots__ = ("_delivery", "_desk", "_has_lease", "_is_cancelled", "_is_lost", "headers", "queue")
 
     def __init__(
         self,
@@ -43,10 +49,15 @@ class Context:
         queue: str,
         headers: Mapping[str, str] = NO_HEADERS,
         desk: TaskDesk | None = None,
+        *,
+        has_lease: bool = True,
     ) -> None:
+        """`has_lease` is False for what was acknowledged before it began: nobody else can have it."""
         self._delivery = delivery
         self._desk = desk
+        self._has_lease = has_lease
         self._is_cancelled = False
+        self._is_lost = False
         self.queue = queue
         self.headers = headers
 
@@ -96,6 +107,45 @@ class Context:
             self._is_cancelled = await self._desk.ais_cancelled(self.queue, self._delivery)
         return self._is_cancelled
 
+    def is_mine(self) -> bool:
+        """Whether this delivery is still leased to this run. Asks the server: one round trip.
+
+        A node that was cut off or stopped for longer than its heartbeat loses its leases, and others run its
+        messages again; what an overtaken run returns is refused. Ask before an effect that must not happen
+        twice, or give `ctx.fence` to a resource that can compare it, which is safer: a lease may be lost in
+        the instant after the answer. While the server does not answer, the newest answer counts. In an async
+        task this does not wait for the answer, which the next look knows; `ais_mine` does. Always True for a
+        task that runs at most once: nobody else can have its message.
+        """
+        if not self._is_lost and self._has_lease and self._desk is not None:
+            self._is_lost = not self._desk.is_mine(self.queue, self._delivery)
+        return not self._is_lost
+
+    async def ais_mine(self) -> bool:
+        """`is_mine` for async tasks."""
+        if not self._is_lost and self._has_lease and self._desk is not None:
+            self._is_lost = not await self._desk.ais_mine(self.queue, self._delivery)
+        return not self._is_lost
+
+    def stop_if_lost(self) -> None:
+        """Raise `LeaseLost` when this delivery was given to somebody else; see `is_mine`.
+
+        A run that learns of it this way ends without a failure and without a retry: its message is elsewhere.
+        An async task whose node notices that the lease is lost is cancelled, as by `asyncio.Task.cancel`.
+        """
+        if not self.is_mine():
+            raise LeaseLost(f"{self.task} {self.id} was given to somebody else while it ran")
+
+    async def astop_if_lost(self) -> None:
+        """`stop_if_lost` for async tasks."""
+        if not await self.ais_mine():
+            self.stop_if_lost()
+
+    @property
+    def is_known_lost(self) -> bool:
+        """Whether it is known here that the lease was lost; nobody is asked."""
+        return self._is_lost
+
     @property
     def log(self) -> Logger:
         """A logger that names the message in every event."""
@@ -118,18 +168,27 @@ class Context:
             await self._desk.areport_progress(self.queue, self._delivery, done, total)
 
     def stop_if_cancelled(self) -> None:
-        """Raise `TaskCancelled` when somebody asked this job to stop."""
+        """Raise `TaskCancelled` when somebody asked this job to stop, `LeaseLost` when somebody else has it.
+
+        The second only where the node noticed it: it looks every few seconds. `stop_if_lost` asks.
+        """
+        if self._is_lost:
+            self.stop_if_lost()
         if self.is_cancelled:
             raise TaskCancelled(f"{self.task} {self.id} was cancelled while it ran")
 
     async def astop_if_cancelled(self) -> None:
         """`stop_if_cancelled` for async tasks."""
-        if await self.ais_cancelled():
+        if self._is_lost or await self.ais_cancelled():
             self.stop_if_cancelled()
 
     def request_cancel(self) -> None:
         """Note that the job is to stop; for the worker, which hears of it first."""
         self._is_cancelled = True
+
+    def note_lost(self) -> None:
+        """Note that somebody else has the message; for the worker, as above."""
+        self._is_lost = self._has_lease
 
 
 current: ContextVar[Context | None] = ContextVar("mqworker_context", default=None)

@@ -125,6 +125,14 @@ class Bench:
             raise InvalidArgument(f'when is {when!r}; accepted are "before" and "after"')
         self._worker.plan_crash(self._known(task), when)
 
+    def lose_next(self, task: AnyTask) -> None:
+        """Let the task's next delivery lose its lease as it begins, as on a node that was cut off.
+
+        `ctx.is_mine()` is False then, `ctx.stop_if_lost()` raises `LeaseLost`, what the run returns is
+        refused, and the message is delivered again.
+        """
+        self._worker.plan_loss(self._known(task))
+
     @property
     def jobs(self) -> list[Job[Any]]:  # Any: each returns what its own task does
         """All jobs that were enqueued on this bench, in order, by tests and by tasks."""

@@ -7,7 +7,7 @@ The verbs are those that the actors use, on the same scripts: promote and expire
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Literal
 
 from mqworker.model.clock import Clock, SystemClock
@@ -38,6 +38,7 @@ class BenchWorker:
         self._broker = broker
         self._store = store
         self._crashes: dict[TaskName, list[CrashMoment]] = defaultdict(list)
+        self._losses: Counter[TaskName] = Counter()
         self._silent_ms = round(app.settings.heartbeat_timeout_s * 1000)
         self._runner = TaskRunner(
             app.registry,
@@ -46,7 +47,7 @@ class BenchWorker:
             clock=clock,
             max_message_bytes=app.settings.max_message_bytes,
             hooks=app.hooks,
-            desk=StoreDesk(app.work_queue, _HurriedClock()),
+            desk=StoreDesk(app.work_queue, _HurriedClock(), consumer=_CONSUMER),
             chance=random.Random(0),  # noqa: S311 - the jitter of retries is the same in every run
             passes=(KeyboardInterrupt,),  # whoever stops the tests means the tests
         )
@@ -54,6 +55,10 @@ class BenchWorker:
     def plan_crash(self, task: TaskName, moment: CrashMoment) -> None:
         """Let a later delivery of this task crash: the next one that is not yet to."""
         self._crashes[task].append(moment)
+
+    def plan_loss(self, task: TaskName) -> None:
+        """Let a later delivery of this task lose its lease as it begins: the next one that is not yet to."""
+        self._losses[task] += 1
 
     def queues(self) -> list[WorkQueue]:
         """All queues in which anything was ever stored, by name."""
@@ -118,6 +123,9 @@ class BenchWorker:
     def _begin(self, queue: WorkQueue, delivery: Delivery) -> CrashMoment | None:
         if self._app.registry.delivery_of(delivery.task) == "at_most_once":
             queue.settle(Ack(delivery), consumer=_CONSUMER)
+        if self._losses[delivery.task]:
+            self._losses[delivery.task] -= 1
+            self.give_back(queue, delivery)  # as a reaper would, to whom this node was silent
         planned = self._crashes[delivery.task]
         return planned.pop(0) if planned else None
 

@@ -11,6 +11,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -60,6 +61,7 @@ def build_app(settings: Settings | None = None) -> tuple[App, dict[str, AnyTask]
         (die_async, {}),
         (die_in_company, {}),
         (kill_node, {}),
+        (forget, {}),
     ):
         name = function.__name__
         usual: dict[str, Any] = {"queue": QUEUE, "result_ttl": 0, "name": name}
@@ -219,6 +221,17 @@ def kill_node(ctx: Context, key: str) -> None:
 def _pipe_to(peer: str) -> int:
     (loop,) = (each for each in gc.get_objects() if isinstance(each, ActorLoop))
     return loop._mailboxes[peer].fileno()
+
+
+def forget(ctx: Context, key: str) -> None:
+    """Makes its worker forget the deliveries it has not begun, as mail that was lost would."""
+    _note("E", ctx, key)
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        worker = frame.f_locals.get("self")
+        if type(worker).__name__ == "Worker":
+            worker._pending.clear()
 
 
 def _note(kind: str, ctx: Context, key: str) -> None:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from mqworker import App, Context, JobStatus, Retry, Unique, current_context
-from mqworker.errors import InvalidArgument, QueueFull, TaskCancelled, TaskTimeout
+from mqworker.errors import InvalidArgument, LeaseLost, QueueFull, TaskCancelled, TaskTimeout
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After
 from mqworker.model.message import Message
-from mqworker.model.names import MessageId, TaskName
+from mqworker.model.names import MessageId, TaskName, consumer_name
 from mqworker.model.settlement import Ack, Bury, Park, Release
 from mqworker.model.settlement import Retry as RetrySettlement
 from mqworker.model.value_codec import unpack
@@ -397,6 +397,60 @@ def test_a_cancelled_task_sees_it_and_may_stop(app: App, worker: HandWorker) -> 
     assert job.status() is JobStatus.CANCELLED
     with pytest.raises(TaskCancelled):
         job.result(timeout=5)
+
+
+def test_a_run_whose_lease_ended_knows_and_one_that_was_taken_over_is_still_its_own(
+    app: App, worker: HandWorker
+) -> None:
+    seen: list[bool] = []
+
+    @app.task
+    def look(ctx: Context) -> None:
+        seen.append(ctx.is_mine())
+        queue = app.work_queue()
+        keys = queue.calls.keys
+        (record,) = queue.store.connection.execute([("HGET", keys.held(None), ctx.fence)], keys.meta)
+        assert isinstance(record, bytes)
+        moves = [
+            ("HSET", keys.held(consumer_name("successor")), ctx.fence, record),
+            ("ZADD", keys.named("consumers"), 1, "successor"),
+            ("HDEL", keys.held(None), ctx.fence),
+        ]
+        queue.store.connection.execute(moves, keys.meta)
+        seen.append(ctx.is_mine())  # by the same fence
+        queue.store.connection.execute(
+            [("HDEL", keys.held(consumer_name("successor")), ctx.fence)], keys.meta
+        )
+        seen.append(ctx.is_mine())
+        with pytest.raises(LeaseLost, match="was given to somebody else"):
+            ctx.stop_if_lost()
+        ctx.stop_if_lost()
+
+    look.enqueue()
+    (delivery,) = app.work_queue().claim(1)
+    settlement = worker.runner.run(delivery, "default")
+
+    assert seen == [True, True, False]
+    assert isinstance(settlement, Release)
+
+
+def test_a_lease_is_not_thought_lost_because_the_server_is_silent(
+    app: App, worker: HandWorker, server: RealServer
+) -> None:
+    @app.task
+    def look(ctx: Context) -> bool:
+        server.kill()
+        return ctx.is_mine()
+
+    look.enqueue()
+    (delivery,) = app.work_queue().claim(1)
+    try:
+        settlement = worker.runner.run(delivery, "default")
+    finally:
+        server.start()
+
+    assert isinstance(settlement, Ack)
+    assert unpack(settlement.result) is True
 
 
 def test_the_worker_may_tell_a_running_task_to_stop(app: App, worker: HandWorker) -> None:

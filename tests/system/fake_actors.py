@@ -7,7 +7,6 @@ in the first generation only, so that a test can see the second one do better.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ from mqworker.actors.mail import (
     Drain,
     KillWorker,
     Mail,
-    NudgeWorker,
     PeerAttached,
     RetireWorker,
     WorkerExited,
@@ -61,8 +59,6 @@ def main(control: Mailbox, start: ChildStart) -> int:
     }
     if deed in before_ready and (start.generation == 1 or deed in {"refuse", "crash"}):
         return before_ready[deed](control, start)
-    if start.name == "worker:0":
-        signal.signal(signal.SIGUSR1, lambda *_: note(start, "nudged"))
     actor = FakeActor(start, deed if start.generation == 1 else "")
     ActorLoop(actor, control, SystemClock(), get_logger(actor=start.name)).run()
     note(start, "ended", start.generation)
@@ -133,14 +129,12 @@ class FakeActor:
             case "killer" if "worker:1" in self._peers:
                 # Again and again until it is heard, as the real one does.
                 return [Post(SUPERVISOR, KillWorker("worker:0", "hard time-out"))]
-            case "nudger" if "worker:1" in self._peers:
-                return [Post(SUPERVISOR, NudgeWorker("worker:0"))]
             case _:
                 return []
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         del now_ms
-        if self._deed in {"killer", "nudger"}:
+        if self._deed == "killer":
             return 2
         if self._deed == "exit_78":
             return 100

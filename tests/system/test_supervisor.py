@@ -207,14 +207,6 @@ def test_the_dispatcher_may_kill_a_worker_and_its_successor_is_spared(nodes: Nod
     assert node.child("worker:0")["generation"] == 2
 
 
-def test_the_dispatcher_may_nudge_a_worker(nodes: Nodes) -> None:
-    node = nodes.start("dispatcher=nudger")
-
-    node.wait_journal("worker:0 nudged")
-
-    assert node.child("worker:0")["generation"] == 1
-
-
 def test_workers_outlive_their_dispatcher_and_their_consumer_is_not_released(nodes: Nodes) -> None:
     node = nodes.start()
     node.wait_ready()

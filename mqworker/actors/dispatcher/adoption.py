@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from mqworker.actors.run_slot import Begun, mark_of
 
-NUDGE_EVERY_MS = 250
-"""How often a worker that has not spoken is interrupted in its task."""
+LOOK_EVERY_MS = 250
+"""How often the slot of a worker that has not spoken is looked at."""
 LONGEST_WAIT_MS = 30_000
 """So long a worker may be silent before what it is not seen to run is given to others. It cannot begin any of
 that afterwards: before its next task it reads that it has a new dispatcher, and asks."""
@@ -78,7 +78,7 @@ class Predecessor:
         self._awaited = set(workers)
         self._begun = list(begun)
         self._began_at_ms: int | None = None
-        self._nudge_at_ms = 0
+        self._look_at_ms = 0
 
     @property
     def is_anybody_awaited(self) -> bool:
@@ -94,13 +94,13 @@ class Predecessor:
         self._awaited.discard(worker)
 
     def turn(self, now_ms: int) -> Iterator[str]:
-        """Those that should be interrupted in their task so that they speak."""
+        """Those that have not spoken, and whose slots are to be looked at now."""
         if self._began_at_ms is None:
             self._began_at_ms = now_ms
         if now_ms - self._began_at_ms >= LONGEST_WAIT_MS:
             self._awaited.clear()
-        if self._awaited and now_ms >= self._nudge_at_ms:
-            self._nudge_at_ms = now_ms + NUDGE_EVERY_MS
+        if self._awaited and now_ms >= self._look_at_ms:
+            self._look_at_ms = now_ms + LOOK_EVERY_MS
             yield from sorted(self._awaited)
 
     def accused_with(self, queue: str, fence: int) -> int:

@@ -1,10 +1,10 @@
 """Dispatcher: moves messages from ready to settled.
 
 Owns:     the credit of each worker and the deliveries in flight.
-Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (worker);
+Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (worker);
           WorkerExited, RetireWorker, Drain (supervisor).
-Sends:    StandReady, RunDeliveries, ReportsAccepted, CancelDelivery, Drain (worker);
-          PermitsWanted (rate limiter); KillWorker, NudgeWorker (supervisor).
+Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
+          Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
 One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
@@ -23,7 +23,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.adoption import Predecessor, read_held
 from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS, Shortcuts
 from mqworker.actors.dispatcher.foreign_queue import ModelLines, lines_of
-from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS, Shelf
+from mqworker.actors.dispatcher.hand_out import Shelf
 from mqworker.actors.dispatcher.lost_workers import (
     EVIDENCE_WAIT_MS,
     PIPE_BROKE,
@@ -40,17 +40,17 @@ from mqworker.actors.dispatcher.queues import DispatchedQueues
 from mqworker.actors.dispatcher.reconciliation import StockTaking
 from mqworker.actors.dispatcher.run_times import RunTimes
 from mqworker.actors.dispatcher.succession import STORE_TROUBLE, Succession
-from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS, WORKER, look_after, slot_of
+from mqworker.actors.dispatcher.worker_care import LOOK_EVERY_MS, WORKER, WorkerCare, slot_of
 from mqworker.actors.dispatcher.workers import Crew, Hand, Idle
 from mqworker.actors.gateway.serving import run_dispatcher
 from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesFinished,
+    DeliveriesListed,
     DeliveriesReturned,
     Drain,
     KillWorker,
     Mail,
-    NudgeWorker,
     PeerAttached,
     PeerLost,
     ReportsAccepted,
@@ -77,8 +77,6 @@ POLL_MS = 1_000
 OUTAGE_PAUSE_MS = 200
 MOST_STOCK = 100
 """Queues in which stock is taken in one turn."""
-CAUTION_MS = 1_000
-"""So long after something was given back, event loops are not counted as room for its queue."""
 SHORTEST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 30_000
 """What must run alone and finds no empty worker waits so long before it is claimed again."""
@@ -108,6 +106,7 @@ class Dispatcher:
         self._slots = slots
         self._log = log
         self._crew = Crew()
+        self._care = WorkerCare(self._crew, slots, queues, log)
         self._lost = LostWorkers()
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times, self._begin_probation)
@@ -151,6 +150,8 @@ class Dispatcher:
                 self._finish(mail, self._crew[sender], now_ms)
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._crew[sender], queue, fences, now_ms)
+            case DeliveriesListed():
+                self._care.take_list(self._crew[sender], mail, now_ms)
             case WorkerReady():
                 return self._welcome(mail, sender, now_ms)
             case PeerAttached(peer) if peer.startswith(WORKER):
@@ -165,7 +166,7 @@ class Dispatcher:
             case RetireWorker(worker) if (hand := self._crew.get(worker)) is not None:
                 hand.is_leaving = True
             case Drain(grace_ms):
-                return self._begin_drain(now_ms + grace_ms)
+                self._begin_drain(now_ms + grace_ms)
             case _:
                 pass
         return ()
@@ -190,6 +191,7 @@ class Dispatcher:
         room = self._room()
         self._permits.note_room(self._queues, room)
         self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
+        self._cancelled += self._lines.abandoned(self._crew)
         self._exchange_with_queues(now_ms)
         yield from self._hand_out(now_ms)
         yield from self._shelf.hand_out_alone(now_ms)
@@ -198,7 +200,7 @@ class Dispatcher:
         yield from cancelled
         self._take_stock(now_ms)
         self._give_back_what_waits(now_ms)
-        yield from look_after(self._crew, self._slots, now_ms)
+        yield from self._care.look_after(now_ms)
         yield from self._permits.mails(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
@@ -217,7 +219,7 @@ class Dispatcher:
             return 0  # it claimed fewer than there is room for, to see whether they find a worker
         is_busy = bool(self._lost) or self._shelf.waiting_alone or any(hand.flights for hand in self._crew)
         if is_busy or self._drain_until_ms is not None:
-            return min(wait_ms, NUDGE_AFTER_MS)
+            return min(wait_ms, LOOK_EVERY_MS)
         if not self._succession.is_over or any(hand.accepted for hand in self._crew):
             return min(wait_ms, ACCEPT_AFTER_MS)
         if any(queue.is_limited for queue in self._queues):
@@ -240,6 +242,7 @@ class Dispatcher:
             "models": self._lines.facts(),
             "is_store_up": not any(queue.resume_at_ms for queue in self._queues),
             "batch_size": self._times.batch_size(),
+            **self._care.facts(),
         }
 
     # From claim to hand-out
@@ -279,7 +282,8 @@ class Dispatcher:
         # Whoever is to be given something must not begin something by itself.
         if self._shelf or self._shelf.waiting_alone:
             self._shortcuts.close_all()
-        return self._shelf.hand_out(now_ms)
+        waits = [since_ms for each in self._queues if (since_ms := each.unacked_since_ms) is not None]
+        return self._shelf.hand_out(now_ms, min(waits, default=None))
 
     def _room(self, *, in_order: bool = False) -> int:
         if self._drain_until_ms is not None:
@@ -304,7 +308,8 @@ class Dispatcher:
                 if isinstance(held, MqworkerError):
                     raise held
                 known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
-                self._stock.compare(queue, held, known, [*self._crew, *self._lost.hands()], now_ms)
+                hands = [*self._crew, *self._lost.hands()]
+                self._cancelled += self._stock.compare(queue, held, known, hands, now_ms)
             except STORE_TROUBLE as error:
                 self._suspend(queue, error, now_ms)
 
@@ -314,14 +319,14 @@ class Dispatcher:
         for queue in self._queues:
             # One for each worker may wait for its ack: it begins when the worker is done with the one before.
             queue.note_left_over(left[queue.name] + max(0, len(queue.unacked) - len(self._crew)))
-            self._release(queue, queue.take_overdue(now_ms - LONGEST_WAIT_MS))
+            self._release(queue, queue.take_overdue(now_ms - self._shelf.patience_ms))
         for queue, overdue in self._shelf.take_overdue(now_ms).items():
             if self._lines.get(queue.name) is None:
                 # What may run once at most was acknowledged on its way here: it is in no line to go back to.
                 acked = [each for each in overdue if queue.was_acked(each)]
                 self._shelf.put_back(queue, *acked)
                 self._release(queue, [each for each in overdue if each not in acked])
-                queue.be_cautious(now_ms + CAUTION_MS)
+                queue.be_cautious(now_ms)
             else:  # to give these back would count as an attempt
                 self._shelf.put_back(queue, *overdue)
 
@@ -347,7 +352,6 @@ class Dispatcher:
     def _finish(self, mail: DeliveriesFinished, hand: Hand, now_ms: int) -> None:
         self._shortcuts.note_report(hand, mail.queue, mail.fences)
         hand.last_report_ms = now_ms
-        hand.was_nudged = False
         self._times.note(mail.run_ms_by_task)
         queue = self._queues[mail.queue]
         queue.charge(sum(total_ms for _, total_ms in mail.run_ms_by_task.values()))
@@ -357,12 +361,15 @@ class Dispatcher:
             self._permits.hurry(now_ms)
 
     def _take_back(self, hand: Hand, queue: str, fences: Sequence[int], now_ms: int) -> None:
-        for fence in reversed(fences):
-            flight = hand.drop(queue, fence)
-            if flight is not None and flight.record:  # without one it is not ours: it was stale
-                returned = Claimed(fence, flight.record, now_ms, flight.start_by_ms)
-                self._shelf.put_back(self._queues[queue], returned)
+        flights = [(fence, hand.drop(queue, fence)) for fence in fences]
+        returned = [
+            Claimed(fence, flight.record, now_ms, flight.start_by_ms)
+            for fence, flight in flights
+            if flight is not None and flight.record  # without one it is not ours: it was stale
+        ]
+        self._shelf.put_back(self._queues[queue], *returned)
         hand.last_report_ms = now_ms
+        hand.is_slow = True
 
     # Workers
 
@@ -444,10 +451,9 @@ class Dispatcher:
 
     # The end
 
-    def _begin_drain(self, until_ms: int) -> Sequence[Post]:
+    def _begin_drain(self, until_ms: int) -> None:
         self._drain_until_ms = until_ms
         self._choose_channels()
-        return [Post(SUPERVISOR, NudgeWorker(hand.name)) for hand in self._crew if len(hand.flights) > 1]
 
     def _drain(self, now_ms: int) -> list[Post]:
         is_clear = self._shortcuts.close_all()

@@ -106,7 +106,7 @@ class Shortcuts:
         if not hand.ticket or hand.ticket != ticket or queue.runs_once(task_of(record)):
             return False
         if not hand.flights:
-            hand.last_report_ms, hand.was_nudged = now_ms, False
+            hand.last_report_ms, hand.is_slow = now_ms, False
         hand.take(fence, self._shelf.flight(queue, record))
         hand.presumed[queue.name, fence] = now_ms
         return True
@@ -118,6 +118,8 @@ class Shortcuts:
         hand.was_late = False
         for fence in fences:
             flight = hand.drop(queue, fence)
+            if flight is not None and not flight.is_async:
+                hand.is_slow = False  # it is past what took so long, unless it says so again
             if flight is None or not flight.record or hand.ticket:
                 self.note_over(queue, fence)
 

@@ -16,8 +16,8 @@ from mqworker.actors.dispatcher.adoption import Held
 from mqworker.actors.dispatcher.foreign_queue_thread import Clerk, fences_since
 from mqworker.actors.dispatcher.hand_out import Shelf
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
-from mqworker.actors.dispatcher.workers import Idle
-from mqworker.actors.mail import KillWorker
+from mqworker.actors.dispatcher.workers import Crew, Idle
+from mqworker.actors.mail import AbandonDelivery, KillWorker
 from mqworker.actors.waker import Bell
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
@@ -185,6 +185,16 @@ class ModelLines:
                 line.clerk.adopt({fence: decode_record(record, fence) for fence, record in ours.items()})
             is_foreign |= bool(ours) and not line.model.has_lasting_fences and not line.model.is_once
         return [Post(SUPERVISOR, KillWorker(worker, NOT_ADOPTED))] if is_foreign else []
+
+    def abandoned(self, crew: Crew) -> list[Post]:
+        """What to tell the workers that have something whose lease was lost."""
+        return [
+            Post(hand.name, AbandonDelivery(line.name, fence))
+            for line in self
+            for fence in line.clerk.take_lost()
+            for hand in crew
+            if hand.lose(line.name, fence)
+        ]
 
     def watched(self) -> tuple[Watched, ...]:
         """What to wait for."""

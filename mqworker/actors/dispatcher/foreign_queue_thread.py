@@ -93,6 +93,7 @@ class Clerk:
         self._log = log
         self._queue: OpenQueue | None = None
         self._claimed: deque[tuple[int, bytes]] = deque()
+        self._lost: deque[int] = deque()
         self._reports: deque[_Report | _Adopted] = deque()
         self._stored: deque[Receipt] = deque()
         self._wanted = 0
@@ -128,6 +129,10 @@ class Clerk:
         if self._crash is not None:
             raise self._crash
         return [self._claimed.popleft() for _ in range(len(self._claimed))]
+
+    def take_lost(self) -> list[int]:
+        """Fences of leases that were lost since the last time."""
+        return [self._lost.popleft() for _ in range(len(self._lost))]
 
     @property
     def held(self) -> int:
@@ -245,6 +250,8 @@ class Clerk:
             # It runs on, and somebody else may run it too: what becomes of it here is no longer asked for.
             self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
             self._unsettled.pop(fence, None)
+            self._lost.append(fence)
+            self._ring()
         queue.reclaim()
         self._renew_at_ms = now_ms + self._model.renew_every_ms
 

@@ -9,7 +9,7 @@ What must run alone waits apart, and holds nothing up: a worker is emptied for i
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -25,8 +25,13 @@ LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 LONGEST_WAIT_MS = 100
 """So long a delivery may wait here for a worker; far longer than a batch takes."""
 LONGEST_WAIT_ALONE_MS = 1_000
-"""The same for one that must run alone: a worker has to be emptied first."""
+"""The same for one that must run with nothing beside it: a worker has to be emptied first."""
 MOST_WAITING_ALONE = 100
+KEEP_AFTER_MS = 50
+"""Who must be alone and waited so long for an idle worker has one kept for it."""
+LONGEST_KEPT_MS = 1_000
+"""The same where a worker is kept for it. On an overloaded machine a batch may take that long, and whoever
+gave the delivery back would get it again, in front of the next batch."""
 
 
 BeginProbation: TypeAlias = Callable[[DispatchedQueue, int, int], bytes | None]
@@ -52,6 +57,8 @@ class Shelf:
         self._lone: deque[tuple[DispatchedQueue, Claimed]] = deque()
         """What must run alone, apart from the others."""
         self._may_be_reserved = False
+        self._expected: set[tuple[str, int]] = set()
+        """Those for which a worker is kept, by queue and fence."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -66,8 +73,8 @@ class Shelf:
         self._waiting.extend([(queue, each) for each in claimed])
 
     def put_back(self, queue: DispatchedQueue, *returned: Claimed) -> None:
-        """Nobody began these, the newest first: they are older than the others."""
-        self._waiting.extendleft((queue, each) for each in returned)
+        """Nobody began these, in the order of delivery: they are older than the others."""
+        self._waiting.extendleft((queue, each) for each in reversed(returned))
 
     def fences_of(self, queue: DispatchedQueue) -> set[int]:
         """What waits here of one queue."""
@@ -78,14 +85,31 @@ class Shelf:
         return Counter(queue.name for queue, _ in self._waiting)
 
     def take_overdue(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
-        """Take off what nobody here could take for too long."""
-        return self._take_since(now_ms - LONGEST_WAIT_MS)
+        """Take off what nobody here could take for too long, with all of its queue that came after it.
+
+        In the order of delivery, and all at once: what is given back stands at the front of its line, so what
+        is given back later stands before it.
+        """
+        overdue = {
+            queue.name
+            for queue, claimed in self._waiting
+            if now_ms - claimed.since_ms > self._patience_ms(queue, claimed)
+        }
+        return self._take(overdue) if overdue else {}
+
+    @property
+    def patience_ms(self) -> int:
+        """How long a delivery may wait elsewhere, to be acknowledged first."""
+        return LONGEST_KEPT_MS if self._crew.is_any_kept else LONGEST_WAIT_MS
+
+    def _patience_ms(self, queue: DispatchedQueue, claimed: Claimed) -> int:
+        return LONGEST_KEPT_MS if (queue.name, claimed.fence) in self._expected else LONGEST_WAIT_MS
 
     def take_all(self) -> dict[DispatchedQueue, list[Claimed]]:
-        """Take off everything."""
+        """Take off everything, in the order of delivery."""
         self._waiting.extendleft(reversed(self._lone))
         self._lone.clear()
-        return self._take_since(None)
+        return self._take({queue.name for queue, _ in self._waiting})
 
     def take_overdue_alone(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
         """Of what must run alone, take off what waited for too long, and what is too much.
@@ -103,21 +127,28 @@ class Shelf:
         self._lone = kept
         return taken
 
-    def _take_since(self, before_ms: int | None) -> dict[DispatchedQueue, list[Claimed]]:
-        # The newest first: given back to the front of their line in this order, they stand there as before.
+    def _take(self, queues: Collection[str]) -> dict[DispatchedQueue, list[Claimed]]:
         taken: dict[DispatchedQueue, list[Claimed]] = {}
         kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
-        while self._waiting:
-            queue, claimed = self._waiting.pop()
-            if before_ms is None or claimed.since_ms < before_ms:
+        for queue, claimed in self._waiting:
+            if queue.name in queues:
                 taken.setdefault(queue, []).append(claimed)
             else:
-                kept.appendleft((queue, claimed))
+                kept.append((queue, claimed))
         self._waiting = kept
         return taken
 
-    def hand_out(self, now_ms: int) -> list[Post]:
-        """Give to the crew what it has room for, as one mail for each worker and queue unless it is large."""
+    def hand_out(self, now_ms: int, unacked_since_ms: int | None = None) -> list[Post]:
+        """Give to the crew what it has room for, as one mail for each worker and queue unless it is large.
+
+        What must be alone waits for an idle worker. After a while one is kept for it and given nothing else
+        until then: without that, quick ones that came later could keep all workers busy for ever. Others wait
+        elsewhere in the same way, to be acknowledged first, the oldest since `unacked_since_ms`.
+        """
+        self._crew.end_keeping()
+        self._expected.clear()
+        if unacked_since_ms is not None and now_ms - unacked_since_ms >= KEEP_AFTER_MS:
+            self._crew.keep_one()
         mails: list[Post] = []
         batches: dict[str, tuple[RunDeliveries, int]] = {}
         kinds: dict[tuple[str, bytes], _Kind] = {}
@@ -135,11 +166,14 @@ class Shelf:
             if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
                 hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
             if hand is None:
+                has_waited = now_ms - claimed.since_ms >= KEEP_AFTER_MS
+                if has_waited and is_alone and not is_async and self._crew.keep_one():
+                    self._expected.add((queue.name, claimed.fence))
                 left.append((queue, claimed))
                 continue
             if not hand.flights:
                 hand.last_report_ms = now_ms
-                hand.was_nudged = False
+                hand.is_slow = False
             hand.take(
                 claimed.fence,
                 Flight(
@@ -189,10 +223,15 @@ class Shelf:
             if hand is None or not record:
                 left.append((queue, claimed))
                 continue
-            hand.last_report_ms, hand.was_nudged = now_ms, False
+            hand.last_report_ms, hand.is_slow = now_ms, False
             self._crew.begin_lone_run(hand, now_ms)
-            hand.take(claimed.fence, replace(self.flight(queue, record), is_lone=True))
-            mails.append(Post(hand.name, RunDeliveries(queue.name, [claimed.fence], [record])))
+            flight = replace(self.flight(queue, record), start_by_ms=claimed.start_by_ms, is_lone=True)
+            hand.take(claimed.fence, flight)
+            permits = {claimed.fence: claimed.start_by_ms} if claimed.start_by_ms else {}
+            accepted = hand.take_accepted(now_ms)
+            mails.append(
+                Post(hand.name, RunDeliveries(queue.name, [claimed.fence], [record], permits, accepted))
+            )
         self._lone = left
         self._crew.reserve(could_run - len(mails), now_ms)
         self._may_be_reserved = bool(left) or any(hand.reserved_at_ms for hand in self._crew)

@@ -23,6 +23,10 @@ from mqworker.store.script import Call
 from mqworker.store.store import Store
 
 LARGEST_CLAIM = 1_000
+CAUTION_MS = 1_000
+LONGEST_CAUTION_MS = 8_000
+"""So long after something was given back, event loops are not counted as room for its queue; longer each time
+in a row, for what stands at the front is then claimed and given back again and again."""
 MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
 
@@ -86,6 +90,7 @@ class DispatchedQueue:
         """Whether the last claim came back full."""
         self._left_over = 0
         self._cautious_until_ms = 0
+        self._caution_ms = CAUTION_MS
         self._offering = 0
         self._offered = 0
         """How many the server may hand over to us the moment they are enqueued: idle workers, as of late."""
@@ -178,9 +183,10 @@ class DispatchedQueue:
             return 0
         return room if now_ms >= self._cautious_until_ms else min(room, room_in_order)
 
-    def be_cautious(self, until_ms: int) -> None:
+    def be_cautious(self, now_ms: int) -> None:
         """Some of it were given back."""
-        self._cautious_until_ms = until_ms
+        self._cautious_until_ms = now_ms + self._caution_ms
+        self._caution_ms = min(2 * self._caution_ms, LONGEST_CAUTION_MS)
 
     def next_exchange(
         self, store: Store, wanted: int, idle: Idle, tickets: Callable[[int], list[str]], now_ms: int
@@ -264,17 +270,29 @@ class DispatchedQueue:
         """Learn how many to claim from how many of the last ones found no worker."""
         self._left_over = count
         received, self._received = self._received, 0
+        if received and not count:
+            self._caution_ms = CAUTION_MS
         if received and count:
             self._appetite = max(1, received - count)
         elif received and received >= self.asked_for:
             self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
 
     def take_overdue(self, before_ms: int) -> list[Claimed]:
-        """Of what is to be acknowledged before it runs, take what found no worker since an instant."""
-        overdue = [each for each in reversed(self.unacked) if each.since_ms < before_ms]
-        if overdue:
-            self.unacked = deque(each for each in self.unacked if each.since_ms >= before_ms)
+        """Of what is to be acknowledged before it runs, take all if one found no worker since an instant.
+
+        As Shelf.take_overdue does, and for the same reason.
+        """
+        if not any(each.since_ms < before_ms for each in self.unacked):
+            return []
+        overdue, self.unacked = list(self.unacked), deque()
         return overdue
+
+    @property
+    def unacked_since_ms(self) -> int | None:
+        """Since when the oldest waits to be acknowledged and then run; None too while its server is away."""
+        if not self.unacked or self.resume_at_ms:
+            return None
+        return next((each.since_ms for each in self.unacked if not self.is_async(task_of(each.record))), None)
 
     def _give_up_stale(self, now_ms: int) -> None:
         """What is acknowledged can wait for no other permit: so it is looked at before."""

@@ -2,22 +2,28 @@
 
 A server that goes back in time (a failover, a kill before its last writes were on disk) forgets settlements.
 What it then counts among our leases nobody would ever touch again, for our heartbeat goes on: it strayed, and
-is released. So is what a dispatcher before this one had claimed and given to nobody (dispatcher_adoption.py).
-Between two exchanges the two sides are equal, but for messages that the server handed over and that are still
-on their way to us: so what is unknown is looked at twice. At the first look of a dispatcher that follows
+is released. So is what a dispatcher before this one had claimed and given to nobody (adoption.py). Between
+two exchanges the two sides are equal, but for messages that the server handed over and that are still on
+their way to us: so what is unknown is looked at twice. At the first look of a dispatcher that follows
 another, once is enough: no worker could have begun by itself what is unknown then.
+
+The other way round, a delivery that a worker has and the server does not count among ours was given to
+somebody else: its worker is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.early_starts import Shortcuts
 from mqworker.actors.dispatcher.queue import DispatchedQueue
 from mqworker.actors.dispatcher.workers import Hand
+from mqworker.actors.mail import AbandonDelivery
 from mqworker.errors import MqworkerError
 from mqworker.log import Logger
+from mqworker.model.record import task_of
 from mqworker.model.settlement import Settlement
 from mqworker.store.store import Store
 
@@ -89,13 +95,25 @@ class StockTaking:
         ]
 
     def compare(
-        self, queue: DispatchedQueue, held: set[int], known: set[int], hands: Iterable[Hand], now_ms: int
-    ) -> None:
-        """Release what the server counts among our leases, and is neither known nor in anybody's hands."""
+        self, queue: DispatchedQueue, held: set[int], known: set[int], hands: Sequence[Hand], now_ms: int
+    ) -> list[Post]:
+        """Release what the server counts among our leases, and is neither known nor in anybody's hands.
+
+        What to tell the workers that have something which the server does not count.
+        """
         unknown = held - known
         if unknown:
             for hand in hands:
                 unknown -= {fence for name, fence in hand.flights if name == queue.name}
+        self._release_strays(queue, unknown, now_ms)
+        return [
+            Post(hand.name, AbandonDelivery(queue.name, fence))
+            for hand in hands
+            for fence in _lost_fences(hand, queue, held)
+            if hand.lose(queue.name, fence)
+        ]
+
+    def _release_strays(self, queue: DispatchedQueue, unknown: set[int], now_ms: int) -> None:
         seen_before = self._unknown.pop(queue.name, set())
         strays = sorted(unknown if self._is_first_look(queue) else unknown & seen_before)
         self._looked_at.add(queue.name)
@@ -128,3 +146,15 @@ class StockTaking:
                 hand.drop(name, fence)
             else:
                 hand.flights[name, fence].record = records[0]
+
+
+def _lost_fences(hand: Hand, queue: DispatchedQueue, ours: set[int]) -> list[int]:
+    """Of what a worker has; what runs at most once was acknowledged before, and is nobody's any more."""
+    return [
+        fence
+        for (name, fence), flight in hand.flights.items()
+        if name == queue.name
+        and fence not in ours
+        and flight.record
+        and not queue.runs_once(task_of(flight.record))
+    ]

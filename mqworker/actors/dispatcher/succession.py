@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mqworker.actors.actor import SUPERVISOR, Post
+from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.adoption import Held, Predecessor, judge
 from mqworker.actors.dispatcher.early_starts import Shortcuts
 from mqworker.actors.dispatcher.foreign_queue import ModelLines
@@ -19,7 +19,7 @@ from mqworker.actors.dispatcher.queue import DispatchedQueue
 from mqworker.actors.dispatcher.queues import DispatchedQueues
 from mqworker.actors.dispatcher.worker_care import slot_of
 from mqworker.actors.dispatcher.workers import Crew, Hand
-from mqworker.actors.mail import NudgeWorker, StandReady
+from mqworker.actors.mail import StandReady
 from mqworker.actors.run_slot import RunSlots
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
@@ -94,9 +94,8 @@ class Succession:
         return self._lines.adopt(hand.name, known)
 
     def turn(self, now_ms: int) -> Iterator[Post]:
-        """Ask the server about what workers hold, and answer them; interrupt those that have not spoken."""
+        """Ask the server about what workers hold, and answer them."""
         for worker in self._predecessor.turn(now_ms):
-            yield Post(SUPERVISOR, NudgeWorker(worker))
             if (silent := self._crew.get(worker)) is not None:
                 self._adopt_from_slot(silent, now_ms)
         for worker, held in [*self._unjudged.items()]:

@@ -12,6 +12,8 @@ NO_TASKS: dict[str, Any] = {}
 _AHEAD_MS = 2 * BATCH_MS
 SHORTEST_PATIENCE_MS = 2_000
 """So long a worker may take to get empty, the first time."""
+_MOST_AHEAD_BYTES = 32 * 1024 * 1024
+"""A worker that has so much is given nothing more: whoever does not read twice that is ended (mailbox.py)."""
 
 
 @dataclass(slots=True)
@@ -28,6 +30,18 @@ class Flight:
     """Until when its permit is valid; 0: it needs none."""
     is_lone: bool = False
     """Whether nothing at all may run beside it; `is_alone` only keeps others from waiting behind it."""
+    is_lost: bool = False
+    """Its worker was told that somebody else has it."""
+
+
+@dataclass(slots=True)
+class Question:
+    """A worker was asked which deliveries it has."""
+
+    number: int
+    asked_at_ms: int
+    flights: frozenset[tuple[str, int]]
+    """What it had been given by then, by queue and fence."""
 
 
 @dataclass(slots=True)
@@ -44,12 +58,20 @@ class Hand:
     """By queue and fence: two queues may give out the same fence."""
     busy_ms: float = 0.0
     """Expected work of the flights that run one after another."""
+    busy_bytes: int = 0
+    """The records of all flights."""
     alone: int = 0
     asynchronous: int = 0
     last_report_ms: int = 0
-    was_nudged: bool = False
+    last_list_ms: int = 0
+    question: Question | None = None
+    """The one that it has not answered yet."""
+    is_slow: bool = False
+    """It returned what it had not begun: what it runs takes longer than anybody thought."""
+    is_kept: bool = False
+    """Something waits until it is idle: in this hand-out it is given nothing else."""
     ticket: int = 0
-    """The one that is out, with which it may begin something by itself (dispatcher_shortcuts.py); 0: none."""
+    """The one that is out, with which it may begin something by itself (early_starts.py); 0: none."""
     presumed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
     was_late: bool = False
@@ -73,29 +95,42 @@ class Hand:
         """Whether it could begin something this moment."""
         return len(self.flights) - self.asynchronous < self.threads
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be given anything."""
+        return self.is_ready and not self.is_leaving and self.busy_bytes < _MOST_AHEAD_BYTES
+
     def has_room(self, expected_ms: float) -> bool:
         """Whether so much work more is about a batch ahead at the most, with nothing slow before it."""
-        return (
+        return (  # asked for each delivery, so without `is_open`
             self.is_ready
             and not self.is_leaving
             and not self.is_reserved
             and not self.alone
-            and not self.was_nudged  # what it runs takes longer than anybody thought
+            and not self.is_slow
+            and not self.is_kept
+            and self.busy_bytes < _MOST_AHEAD_BYTES
             and self.busy_ms + expected_ms <= _AHEAD_MS
         )
 
     def has_room_alone(self) -> bool:
         """Whether it may be given something slow or unknown: nothing else must have to wait behind it."""
-        return self.is_ready and not self.is_leaving and not self.is_reserved and self.is_idle
+        return self.is_open and not self.is_reserved and self.is_idle
 
-    def has_async_room(self) -> bool:
-        """Whether its event loop may be given one more."""
+    def is_idle_soon(self) -> bool:
+        """Whether what it has is quick, as far as is known, so that it is worth waiting for."""
         return (
             self.is_ready
             and not self.is_leaving
+            and not self.alone
+            and not self.is_slow
+            and not self.is_kept
             and not self.is_reserved
-            and self.asynchronous < self.concurrency
         )
+
+    def has_async_room(self) -> bool:
+        """Whether its event loop may be given one more."""
+        return self.is_open and not self.is_reserved and self.asynchronous < self.concurrency
 
     def reserve(self, now_ms: int) -> None:
         """Give it nothing more until a delivery that must run alone has ended here."""
@@ -119,6 +154,7 @@ class Hand:
     def take(self, fence: int, flight: Flight) -> None:
         """Note a delivery that goes to this worker."""
         self.flights[flight.queue, fence] = flight
+        self.busy_bytes += len(flight.record)
         if flight.is_async:
             self.asynchronous += 1
         else:
@@ -136,6 +172,14 @@ class Hand:
         for queue, fence in [*self.flights]:
             self.drop(queue, fence)
 
+    def lose(self, queue: str, fence: int) -> bool:
+        """Note that somebody else has a delivery; False when it is not here, or was noted before."""
+        flight = self.flights.get((queue, fence))
+        if flight is None or flight.is_lost:
+            return False
+        flight.is_lost = True
+        return True
+
     def drop(self, queue: str, fence: int) -> Flight | None:
         """Forget a delivery that it reported or returned; None when it had none such."""
         if self.presumed:
@@ -145,6 +189,7 @@ class Hand:
             return None
         if flight.is_lone:
             self.is_reserved = False
+        self.busy_bytes = max(0, self.busy_bytes - len(flight.record)) if self.flights else 0
         if flight.is_async:
             self.asynchronous -= 1
         else:
@@ -250,6 +295,28 @@ class Crew:
     def lone_run_ms(self, now_ms: int) -> int:
         """For how long something has been running alone."""
         return max((now_ms - hand.reserved_at_ms for hand in self if hand.is_reserved), default=0)
+
+    def keep_one(self) -> bool:
+        """Keep the worker that is idle soonest for what has to be alone; False when none will be soon.
+
+        At most half of the workers are kept at a time: the others go on with what is quick.
+        """
+        hand = _least(hand for hand in self if hand.is_idle_soon())
+        is_enough = 2 * sum(hand.is_kept for hand in self) >= max(1, len(self) - 1)
+        if hand is None or is_enough:
+            return False
+        hand.is_kept = True
+        return True
+
+    @property
+    def is_any_kept(self) -> bool:
+        """Whether something waits for a worker that is idle soon."""
+        return any(hand.is_kept for hand in self)
+
+    def end_keeping(self) -> None:
+        """Before each hand-out: who waits for an idle worker says so again."""
+        for hand in self:
+            hand.is_kept = False
 
     def idle(self, fewer: int) -> Idle:
         """How many more deliveries could begin this moment, when so many are as good as handed out."""

@@ -98,17 +98,13 @@ class _Dialling:
     def __init__(self, open_store: Callable[[], Store], channels: list[str], log: Logger) -> None:
         self._log = log
         self.subscription: Subscription | None = None
+        self.is_over = False
+        """Whether it is known what came of it; the thread may live a moment longer."""
         self._open_store = open_store
         self._channels = channels
         self._is_wanted = True
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._dial, name="short-way", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is known now what came of it."""
-        return not self._thread.is_alive()
+        threading.Thread(target=self._dial, name="short-way", daemon=True).start()
 
     def give_up(self) -> None:
         """Nobody waits for it any more."""
@@ -118,6 +114,12 @@ class _Dialling:
                 self.subscription.close()
 
     def _dial(self) -> None:
+        try:
+            self._subscribe()
+        finally:
+            self.is_over = True
+
+    def _subscribe(self) -> None:
         try:
             subscription = self._open_store().connection.subscribe(self._channels)
         except MqworkerError as error:  # whoever waits for it tries again, later

@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from mqworker.actors.run_slot import Beside
 from mqworker.actors.waker import Bell
 from mqworker.model.delivery import Delivery
-from mqworker.model.settlement import Settlement
+from mqworker.model.settlement import Release, Settlement
 from mqworker.tasks.running.run import TaskRunner
 
 
@@ -27,9 +27,16 @@ class Bench:
         self._threads = threads
         self._open_table = open_table
         self._table: Beside | None = None
+        self._async_runs: dict[tuple[str, int], Future[None]] = {}
         self._finished: deque[tuple[str, Settlement]] = deque()
+        self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def busy(self) -> int:
+        """How many run beside, or wait for a thread."""
+        return len(self.running)
 
     @property
     def is_busy(self) -> bool:
@@ -40,10 +47,17 @@ class Bench:
         """Run on the event loop, which is started with the first one."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="async-tasks", daemon=True).start()
+            threading.Thread(target=self._turn, args=(self._loop,), name="async-tasks", daemon=True).start()
         table = self._noting()
         self.running[queue, delivery.fence] = delivery
-        asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
+        run = asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
+        self._async_runs[queue, delivery.fence] = run
+
+    def cancel(self, queue: str, fence: int) -> None:
+        """End a run on the event loop, as `asyncio.Task.cancel` does; the others cannot be ended."""
+        run = self._async_runs.get((queue, fence))
+        if run is not None:
+            run.cancel()
 
     def run_in_thread(self, queue: str, delivery: Delivery) -> None:
         """Run in a thread of the pool."""
@@ -61,10 +75,12 @@ class Bench:
         while self._finished:
             queue, settlement = self._finished.popleft()
             self.running.pop((queue, settlement.delivery.fence), None)
+            self._async_runs.pop((queue, settlement.delivery.fence), None)
             yield queue, settlement
 
     def close(self) -> None:
         """Let go; what still runs is not waited for."""
+        self._is_closing = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._executor is not None:
@@ -75,9 +91,16 @@ class Bench:
             self._table = self._open_table()
         return self._table
 
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._is_closing:  # a task that stops the loop must not stop the others for ever
+            loop.run_forever()
+
     async def _arun(self, queue: str, delivery: Delivery, table: Beside) -> None:
         place = table.begin(queue, delivery.fence)
-        settlement = await self._runner.arun(delivery, queue)
+        try:
+            settlement = await self._runner.arun(delivery, queue)
+        except asyncio.CancelledError:
+            settlement = Release(delivery)  # refused: it was cancelled because somebody else has it
         table.end(place)
         self._done(queue, settlement)
 

@@ -1,36 +1,38 @@
 """Worker: runs task code. A crash here costs one delivery and nothing else.
 
 Owns:     the deliveries it was given, until the dispatcher has accepted the report on them.
-Receives: StandReady, RunDeliveries, ReportsAccepted, CancelDelivery, Drain (dispatcher); Drain (supervisor).
-Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, WorkerLeaving (dispatcher).
+Receives: StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
+          Drain (dispatcher); Drain (supervisor).
+Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (dispatcher).
 Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher. It only listens
           for messages that it may begin at once.
 
 Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
-thread of its own, many at once. SIGUSR1 interrupts a long task for a moment: what is not begun goes back,
-what is finished is reported, and the task goes on.
+thread of its own, many at once. While a task takes long, the mail thread (mail_thread.py) does what the main
+thread cannot: what is not begun goes back, what is finished is reported, mail is answered.
 
 A worker outlives its dispatcher: it goes on with what it has, and tells the next dispatcher what that is.
 """
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, ActorLoop, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.garbage import collect_seldom_in_worker
 from mqworker.actors.mail import (
+    AbandonDelivery,
     CancelDelivery,
+    DeliveriesListed,
     DeliveriesReturned,
     Drain,
+    ListDeliveries,
     Mail,
     PeerAttached,
     PeerLost,
@@ -47,15 +49,16 @@ from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.actors.worker.announcement import Announcement
 from mqworker.actors.worker.early_start import Shortcut
 from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.mail_thread import SLOW_AFTER_MS, MailThread
 from mqworker.actors.worker.pool import Bench
 from mqworker.actors.worker.report import Report
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
-from mqworker.model.names import MessageId, queue_name
+from mqworker.model.names import ConsumerName, MessageId, queue_name
 from mqworker.model.record import decode_record, encode_delivery, task_of
-from mqworker.model.settlement import Bury
+from mqworker.model.settlement import Bury, Release
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
 from mqworker.settings import Settings
@@ -111,24 +114,25 @@ class Worker:
             threads=ready.threads,
             open_table=lambda: slots.beside(index, ready.concurrency + ready.threads),
         )
-        self._post_now: Callable[[Sequence[Post]], None] = lambda _: None
-        self._read_from: Callable[[str], None] = lambda _: None
         self._other_models = other_models
-        self._in_task: tuple[str, Delivery] | None = None
+        self._running: tuple[str, Delivery] | None = None
+        """What runs in the main thread."""
+        self._mail_thread: MailThread | None = None
+        self._enter_task: Callable[[], object] = lambda: None
+        self._leave_task: Callable[[], object] = lambda: None
+        self._has_dispatcher = True
         self._awaits_word = False
         """Whether a new dispatcher has yet to say which of the pending deliveries are still ours."""
         self._is_draining = False
         self._is_ordered_out = False
         self._has_announced_leaving = False
 
-    def listen_for_nudges(
-        self, post_now: Callable[[Sequence[Post]], None], read_from: Callable[[str], None]
-    ) -> None:
-        """Let SIGUSR1 interrupt a task; the two send and read mail from inside it."""
-        self._post_now = post_now
-        self._read_from = read_from
-        signal.signal(signal.SIGUSR1, self._on_nudge)
-        signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
+    def share_mail(self, loop: ActorLoop, *, slow_after_s: float = SLOW_AFTER_MS / 1000) -> None:
+        """Let a thread read and send mail while a task takes long. Called where the loop will run."""
+        self._mail_thread = thread = MailThread(
+            lambda: loop.serve(self.turn_beside_task), lambda: self._report.count, slow_after_s=slow_after_s
+        )
+        self._enter_task, self._leave_task = thread.enter_task, thread.leave_task
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Take in work; `turn` does it."""
@@ -138,6 +142,8 @@ class Worker:
                 self._take(queue, fences, records, start_by_ms)
             case ReportsAccepted(numbers):
                 self._report.accept(numbers)
+            case ListDeliveries(number):
+                return self._list_deliveries(number)
             case StandReady(queue_by_channel, stale):
                 self._shortcut.stand_ready(queue_by_channel, now_ms)
                 self._awaits_word = False
@@ -146,7 +152,10 @@ class Worker:
                 return self._greet()
             case CancelDelivery(message):
                 self._runner.cancel(MessageId(message))
+            case AbandonDelivery(queue, fence):
+                self._abandon(queue, fence)
             case PeerLost(peer) if peer == DISPATCHER:
+                self._has_dispatcher = False
                 # What is pending may be begun: nobody gives it to somebody else before a new dispatcher has
                 # heard from us, or has waited so long that we will have read of it before the next begin.
                 self._shortcut.stand_ready({}, now_ms)
@@ -178,6 +187,19 @@ class Worker:
         if self._is_ordered_out:  # by then the last dispatcher is gone, and with it whoever would accept
             return not self._pending or self._awaits_word
         return not self._pending and self._report.is_accepted
+
+    def turn_beside_task(self) -> Iterator[Post]:
+        """What does not have to wait for the end of a task that takes long. Called by the mail thread."""
+        self._collect_finished()
+        yield from self._report.posts()
+        if self._awaits_word or not self._has_dispatcher:
+            return  # nobody is there to take it back, or whoever is was told of all that we have
+        returned: dict[str, list[int]] = {}
+        while self._pending:
+            queue, delivery = self._pending.popleft()
+            returned.setdefault(queue, []).append(delivery.fence)
+        for queue, fences in returned.items():
+            yield Post(DISPATCHER, DeliveriesReturned(queue, fences))
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """At once while there is work."""
@@ -234,10 +256,11 @@ class Worker:
 
     def _greet(self) -> list[Post]:
         """Say to a dispatcher what we are and what we have, and report once more what nobody accepted."""
+        self._has_dispatcher = True
         self._awaits_word = True
         self._report.posts()  # so that they are among the repeated ones
         held = [*self._pending, *((queue, each) for (queue, _), each in self._bench.running.items())]
-        held += [] if self._in_task is None else [self._in_task]
+        held += [] if self._running is None else [self._running]
         finished = [(queue, each.delivery) for queue, each in self._report.unaccepted()]
         entries = [
             [queue, each.fence, each.task, encode_delivery(each) if queue in self._other_models else b""]
@@ -257,45 +280,51 @@ class Worker:
         return [Post(DISPATCHER, DeliveriesReturned(queue, [fence])) for queue, fence in dropped]
 
     def _run_for_a_stint(self, stop_at_ms: int) -> None:
-        while self._pending:
-            queue, delivery = self._pending.popleft()
+        if self._mail_thread is not None:
+            self._mail_thread.begin_stint()
+        while self._pending and not self._awaits_word:  # which a new dispatcher may change during a task
+            self._running = queue, delivery = self._pending.popleft()
             self._run(queue, delivery)
             if self._clock.monotonic_ms() >= stop_at_ms:
                 break
+        self._running = None
+        if self._mail_thread is not None:
+            self._mail_thread.end_stint()
         self._slots.end(self._index)
 
     def _run(self, queue: str, delivery: Delivery) -> None:
         hard_ms = self._runner.hard_timeout_ms(delivery.task)
         deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
         self._slots.begin(self._index, queue, delivery.fence, deadline_ms)
-        self._in_task = queue, delivery
+        self._enter_task()
         try:
             settlement = self._runner.run(delivery, queue)
         finally:
-            self._in_task = None
+            self._leave_task()
         self._report.add(queue, settlement)
+
+    def _abandon(self, queue: str, fence: int) -> None:
+        """Somebody else has this delivery: do not begin it, end it where that is possible, or tell it."""
+        begun_not = [each for each in self._pending if each[0] == queue and each[1].fence == fence]
+        for each in begun_not:
+            self._pending.remove(each)
+            self._report.add(queue, Release(each[1]))  # refused, but then the dispatcher knows
+        self._runner.note_lost(queue, fence)
+        self._bench.cancel(queue, fence)
 
     def _collect_finished(self) -> None:
         for queue, settlement in self._bench.finished():
             self._report.add(queue, settlement)
 
-    def _on_nudge(self, signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        # In the main thread, between two bytecodes of a task: no code of the loop is under way, so it is safe
-        # to read and to send. Outside a task the loop will come to its mail by itself.
-        if self._in_task is None:
-            return
-        # What came while the task ran must not wait for its end either; the supervisor may have sent a pipe
-        # to a new dispatcher.
-        self._read_from(SUPERVISOR)
-        self._read_from(DISPATCHER)
-        if self._awaits_word:
-            return  # it was told of all that we have, and answers with what is still ours
-        returned: dict[str, list[int]] = {}
-        while self._pending:
-            queue, delivery = self._pending.popleft()
-            returned.setdefault(queue, []).append(delivery.fence)
-        posts = [Post(DISPATCHER, DeliveriesReturned(queue, fences)) for queue, fences in returned.items()]
-        self._post_now([*self._report.posts(), *posts])
+    def _list_deliveries(self, number: int) -> Sequence[Post]:
+        """Everything that was given to this worker and is neither reported nor returned."""
+        self._collect_finished()
+        reported = self._report.posts()  # before the list: what is in neither is in nobody's hands
+        fences: dict[str, list[int]] = {}
+        in_order = self._pending if self._running is None else (self._running, *self._pending)
+        for queue, fence in (*((queue, each.fence) for queue, each in in_order), *self._bench.running):
+            fences.setdefault(queue, []).append(fence)
+        return [*reported, Post(DISPATCHER, DeliveriesListed(number, fences))]
 
     def _leaving(self) -> Sequence[Post]:
         reason = self._limits.reached(self._report.count)
@@ -323,7 +352,11 @@ def main(control: Mailbox, start: ChildStart) -> int:
             max_message_bytes=settings.max_message_bytes,
             hooks=app.hooks,
             desk=StoreDesk(
-                lambda queue: app.connections.beside(queue_name(queue)), clock, app.connections.async_queue
+                lambda queue: app.connections.beside(queue_name(queue)),
+                clock,
+                app.connections.async_queue,
+                consumer=ConsumerName(start.consumer),
+                other_models=frozenset(app.connections.models),
             ),
         ),
         readiness(app, settings),
@@ -345,7 +378,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     )
     collect_seldom_in_worker()
     loop = ActorLoop(worker, control, clock, logger_of(start))
-    worker.listen_for_nudges(loop.deliver, loop.read_from)
+    worker.share_mail(loop)
     loop.run()
     worker.close()
     return 0

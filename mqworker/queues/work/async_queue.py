@@ -8,7 +8,7 @@ from __future__ import annotations
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import Enqueued, Message
-from mqworker.model.names import MessageId, consumer_name, message_id, queue_name, whole_number
+from mqworker.model.names import ConsumerName, MessageId, consumer_name, message_id, queue_name, whole_number
 from mqworker.model.settlement import Settlement
 from mqworker.queues.work.calls import PendingElement, WorkQueueCalls, WorkQueueOptions
 from mqworker.queues.work.queue import DEFAULT_LEASE_MS
@@ -71,6 +71,10 @@ class AsyncWorkQueue:
     async def reap_dead(self, consumer: str) -> int:
         """Release what a consumer holds of which it is known that it died: at once, counted as a loss."""
         return await self.store.follow(self._steps.reap(consumer_name(consumer), 0, 1))
+
+    async def consumers(self) -> list[ConsumerName]:
+        """Everybody who may hold something."""
+        return await self.store.follow(self._steps.consumers())
 
     async def promote(self) -> int:
         """Move delayed messages that are due into their line; milliseconds until the next one, or -1."""

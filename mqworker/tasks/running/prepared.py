@@ -38,6 +38,7 @@ class PreparedTask:
         "_timeout_ms",
         "definition",
         "hard_timeout_ms",
+        "has_lease",
         "is_async",
         "keeps_result",
     )
@@ -46,6 +47,7 @@ class PreparedTask:
         self.definition = definition
         self.is_async = definition.is_async
         self.hard_timeout_ms = definition.options.hard_timeout_ms
+        self.has_lease = definition.options.delivery != "at_most_once"
         self.keeps_result = result_ttl_ms > 0
         self._function = definition.function
         self._binding = definition.binding

@@ -11,7 +11,7 @@ import random
 import traceback
 from typing import assert_never
 
-from mqworker.errors import InvalidMessage, TaskCancelled
+from mqworker.errors import InvalidMessage, LeaseLost, TaskCancelled
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
@@ -61,7 +61,8 @@ class TaskRunner:
         self._chance = chance or random.SystemRandom()
         self._passes = passes
         self._prepared: dict[TaskName, PreparedTask] = {}
-        self._running: dict[MessageId, Context] = {}
+        self._running: dict[tuple[str, int], Context] = {}
+        """By queue and fence: a message that was lost and came back may run here twice at a time."""
         self._log = get_logger(part="tasks", worker=worker)
         self.unpermitted = 0
         """How many deliveries came to their start after their permit had ended."""
@@ -79,7 +80,7 @@ class TaskRunner:
             return self._undecodable(delivery, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
-        context = self._enter(delivery, queue, envelope)
+        context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
         try:
@@ -92,7 +93,7 @@ class TaskRunner:
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
-            self._running.pop(delivery.id, None)
+            self._running.pop((queue, delivery.fence), None)
         return self._succeeded(task, delivery, context, envelope, value=value, run=run)
 
     # Written out beside `run` on purpose: a generator that both follow costs a third more CPU per task, two
@@ -108,7 +109,7 @@ class TaskRunner:
             return self._undecodable(delivery, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
-        context = self._enter(delivery, queue, envelope)
+        context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
         try:
@@ -123,7 +124,7 @@ class TaskRunner:
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
-            self._running.pop(delivery.id, None)
+            self._running.pop((queue, delivery.fence), None)
         return self._succeeded(task, delivery, context, envelope, value=value, run=run)
 
     def is_async(self, task: TaskName) -> bool:
@@ -138,10 +139,16 @@ class TaskRunner:
 
     def cancel(self, message: MessageId) -> bool:
         """Let the task that runs this message see that it is to stop; False when it does not run here."""
-        context = self._running.get(message)
-        if context is not None:
+        contexts = [each for each in list(self._running.values()) if each.id == message]
+        for context in contexts:
             context.request_cancel()
-        return context is not None
+        return bool(contexts)
+
+    def note_lost(self, queue: str, fence: int) -> None:
+        """Let the task that runs this delivery see that somebody else has it."""
+        context = self._running.get((queue, fence))
+        if context is not None:
+            context.note_lost()
 
     def _prepare(self, name: TaskName) -> PreparedTask | None:
         definition = self._registry.get(name)
@@ -150,8 +157,10 @@ class TaskRunner:
         task = self._prepared[name] = PreparedTask(definition, self._registry.result_ttl_ms(name))
         return task
 
-    def _enter(self, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
-        context = self._running[delivery.id] = Context(delivery, queue, envelope.headers, self._desk)
+    def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
+        context = self._running[queue, delivery.fence] = Context(
+            delivery, queue, envelope.headers, self._desk, has_lease=task.has_lease
+        )
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
         return context
@@ -244,6 +253,8 @@ def settle_failure(
         if context.is_cancelled:
             return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
         return Bury(delivery, "cancelled", failure_of(error), run=run)
+    if isinstance(error, LeaseLost) and context.is_known_lost:
+        return Release(delivery)  # refused, as everything that this run could say
     match decide(policy, delivery.failures, error, chance):
         case RetryIn(ms):
             return Retry(delivery, After(ms), failure_of(error), run)

@@ -8,14 +8,14 @@ beside the task, one report of a delivery at a time, and of those that came mean
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 
 from mqworker.errors import StoreFull, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
-from mqworker.model.names import QueueName, queue_name
+from mqworker.model.names import ConsumerName, QueueName, queue_name
 from mqworker.queues.work.async_queue import AsyncWorkQueue
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.queues.work.queue import WorkQueue
@@ -42,14 +42,24 @@ class StoreDesk:
         queue_of: Callable[[str], WorkQueue],
         clock: Clock,
         async_queue_of: AsyncQueueOf | None = None,
+        *,
+        consumer: ConsumerName | None = None,
+        other_models: Collection[str] = (),
     ) -> None:
-        """`async_queue_of` is for tasks on an event loop; without it they wait in place, like any others."""
+        """`async_queue_of` is for tasks on an event loop; without it they wait in place, like any others.
+
+        `consumer` holds what runs here, as a rule. Of queues of `other_models` it is not known here who does.
+        """
+        self._consumer = consumer
+        self._other_models = other_models
         self._queue_of = queue_of
         self._async_queue_of = async_queue_of
         self._clock = clock
         self._reported_ms: dict[Held, int] = {}
         self._asked_ms: dict[Held, int] = {}
         self._stopped: set[Held] = set()
+        self._lost: set[Held] = set()
+        self._in_question: set[Held] = set()
         self._unsent: dict[Held, Call[int]] = {}
         self._beside: set[asyncio.Task[None]] = set()
         self._log = get_logger(part="progress")
@@ -99,6 +109,52 @@ class StoreDesk:
             else:
                 await self._aask(async_queue, delivery)
         return held in self._stopped
+
+    def is_mine(self, queue: str, delivery: Delivery) -> bool:
+        """Ask the server; on an event loop the next look knows the answer."""
+        held = (queue, delivery.fence)
+        if held not in self._lost and queue not in self._other_models:
+            if (async_queue := self._on_a_loop(queue)) is None:
+                self._look_for_lease(self._queue_of(queue), delivery)
+            elif held not in self._in_question:
+                self._in_question.add(held)
+                self._start(self._alook_for_lease(async_queue, delivery))
+        return held not in self._lost
+
+    async def ais_mine(self, queue: str, delivery: Delivery) -> bool:
+        """The same, with the answer."""
+        held = (queue, delivery.fence)
+        if held not in self._lost and queue not in self._other_models:
+            if (async_queue := self._on_a_loop(queue)) is None:
+                self._look_for_lease(self._queue_of(queue), delivery)
+            else:
+                await self._alook_for_lease(async_queue, delivery)
+        return held not in self._lost
+
+    def _look_for_lease(self, queue: WorkQueue, delivery: Delivery) -> None:
+        keys, execute = queue.calls.keys, queue.store.connection.execute
+        with suppress(StoreUnavailable):
+            if any(execute(_looks(keys, delivery, [self._consumer]), keys.meta)):
+                return
+            # Whoever took over for that consumer holds it by the same fence.
+            if not any(execute(_looks(keys, delivery, [None, *queue.consumers()]), keys.meta)):
+                self._note_lost((queue.name, delivery.fence))
+
+    async def _alook_for_lease(self, queue: AsyncWorkQueue, delivery: Delivery) -> None:
+        keys, execute = queue.calls.keys, queue.store.connection.execute
+        try:
+            with suppress(StoreUnavailable):
+                if any(await execute(_looks(keys, delivery, [self._consumer]), keys.meta)):
+                    return
+                everybody = [None, *await queue.consumers()]
+                if not any(await execute(_looks(keys, delivery, everybody), keys.meta)):
+                    self._note_lost((queue.name, delivery.fence))
+        finally:
+            self._in_question.discard((queue.name, delivery.fence))
+
+    def _note_lost(self, held: Held) -> None:
+        _make_room(self._lost)
+        self._lost.add(held)
 
     def _on_a_loop(self, queue: str) -> AsyncWorkQueue | None:
         if self._async_queue_of is None:
@@ -178,3 +234,9 @@ def _make_room(remembered: dict[Held, int] | set[Held]) -> None:
 
 def _question(keys: WorkQueueKeys, delivery: Delivery) -> list[Command]:
     return [("HGET", keys.named(each), delivery.id) for each in ("results", "results:old")]
+
+
+def _looks(
+    keys: WorkQueueKeys, delivery: Delivery, consumers: Iterable[ConsumerName | None]
+) -> list[Command]:
+    return [("HEXISTS", keys.held(each), delivery.fence) for each in consumers]

@@ -64,11 +64,11 @@ def test_a_watched_thing_that_takes_over_the_number_of_another_is_heard() -> Non
     actor = Listener(first)
     control = Mailbox(ours)
     loop = ActorLoop(actor, control, SystemClock(), get_logger())
-    loop._wait_for_mail()
+    loop._wait_for_mail(0)
     first.close()
 
     actor.ear = Ear(number)
-    loop._wait_for_mail()
+    loop._wait_for_mail(0)
     os.write(actor.ear.writing, b"!")
 
     assert [key.fd for key, _ in loop._selector.select(10)] == [number]

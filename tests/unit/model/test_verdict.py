@@ -140,3 +140,45 @@ def test_all_reasons_are_told_those_of_the_server_first() -> None:
     )
 
     assert [reason.split()[0] for reason in verdict.reasons] == ["the", "broker", "queue"]
+
+
+STILL = Throughput(in_per_s=0.0, out_per_s=0.0, buried=0, span_ms=10_000)
+WAITING = replace(MAIL, ready=87_210, oldest_ms=25_000, throughput=STILL)
+
+
+def a_node_with_workers(*running: str, **facts: Fact) -> NodeView:
+    dispatcher = replace(DISPATCHER, facts={"queues": ["mail"], "running": list(running), **facts})
+    workers = [ChildView(f"worker:{index}", "worker", "live", silent_ms=10) for index in range(2)]
+    return NodeView("web-1", children=(dispatcher, *workers))
+
+
+def test_a_queue_that_waits_while_nothing_goes_out_and_workers_are_idle_is_not_healthy() -> None:
+    verdict = judge(a_view(WAITING, nodes=(a_node_with_workers(),)))
+
+    assert verdict.text == (
+        "degraded: queue mail has 87,210 ready and nothing went out for 10 s, "
+        "though worker:0 of node web-1 and 1 more run nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "running"),
+    [
+        (WAITING, ["worker:0", "worker:1"]),  # all have long tasks
+        (replace(WAITING, oldest_ms=400), []),  # it came a moment ago
+        (replace(WAITING, throughput=replace(STILL, span_ms=600)), []),
+        (replace(WAITING, throughput=replace(STILL, out_per_s=0.1)), []),
+        (replace(WAITING, is_paused=True), []),
+        (replace(WAITING, ready=0), []),
+    ],
+)
+def test_no_standstill_is_seen_where_none_is(queue: QueueView, running: list[str]) -> None:
+    assert judge(a_view(queue, nodes=(a_node_with_workers(*running),))).health is Health.HEALTHY
+
+
+def test_a_worker_that_holds_deliveries_and_does_not_answer_is_named() -> None:
+    node = a_node_with_workers(workers={"worker:0": 19}, unanswered_ms={"worker:0": 4_000, "worker:1": 900})
+
+    assert judge(a_view(nodes=(node,))).reasons == (
+        "worker:0 of node web-1 holds 19, runs nothing and does not answer since 4 s",
+    )

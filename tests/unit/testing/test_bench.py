@@ -314,6 +314,66 @@ def test_a_running_task_sees_that_it_was_cancelled_and_tells_its_progress(app: A
     assert job.progress() is None
 
 
+def test_a_run_that_lost_its_lease_knows_and_the_message_runs_again(app: App, bench: Bench) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    @app.task(retry=0)
+    def work(ctx: Context) -> str:
+        seen.append((ctx.attempt, ctx.is_mine()))
+        ctx.stop_if_lost()
+        return "charged"
+
+    bench.lose_next(work)
+    job = work.delay()
+    bench.run_all()
+
+    assert seen == [(1, False), (2, True)]
+    assert job.result(timeout=0) == "charged"
+    assert bench.dead_letters() == []
+
+
+def test_what_an_overtaken_run_returns_is_refused(app: App, bench: Bench) -> None:
+    @app.task
+    def work(ctx: Context) -> int:
+        return ctx.attempt
+
+    bench.lose_next(work)
+    job = work.delay()
+    bench.run_all()
+
+    assert job.result(timeout=0) == 2
+
+
+def test_an_async_run_that_lost_its_lease_knows(app: App, bench: Bench) -> None:
+    seen: list[bool] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        seen.append(await ctx.ais_mine())
+        await ctx.astop_if_lost()
+
+    bench.lose_next(work)
+    work.delay()
+    asyncio.run(bench.arun_all())
+
+    assert seen == [False, True]
+
+
+def test_a_lease_that_nobody_else_can_have_is_never_lost(app: App, bench: Bench) -> None:
+    seen: list[bool] = []
+
+    @app.task(delivery="at_most_once")
+    def once(ctx: Context) -> None:
+        seen.append(ctx.is_mine())
+        ctx.stop_if_lost()
+
+    once.delay()
+    once()  # like a function
+
+    assert bench.run_all().succeeded == 1
+    assert seen == [True, True]
+
+
 def test_a_length_limit_holds(app: App, bench: Bench) -> None:
     app.queue("small", limit=1)
 

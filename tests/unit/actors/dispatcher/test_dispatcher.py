@@ -10,14 +10,16 @@ from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
 from mqworker.actors.dispatcher.queue import LARGEST_CLAIM, Receipt
 from mqworker.actors.dispatcher.reconciliation import SECOND_LOOK_MS, STOCK_EVERY_MS
-from mqworker.actors.dispatcher.worker_care import NUDGE_AFTER_MS
+from mqworker.actors.dispatcher.worker_care import ANSWER_WITHIN_MS, ASK_AFTER_MS
 from mqworker.actors.dispatcher.workers import Flight, Hand, Idle
 from mqworker.actors.mail import (
+    AbandonDelivery,
     DeliveriesFinished,
+    DeliveriesListed,
     DeliveriesReturned,
     Drain,
     KillWorker,
-    NudgeWorker,
+    ListDeliveries,
     PeerLost,
     PermitsWanted,
     RunDeliveries,
@@ -73,8 +75,28 @@ def test_what_finds_no_worker_is_given_back_in_order_and_fewer_are_claimed(stage
     (released,) = stage.store.settled
     fences = [int(released[at + 1]) for at, part in enumerate(released) if part == "again"]
     assert len(fences) == 63
-    assert fences == sorted(fences, reverse=True), "pushed to the front one by one, the oldest comes last"
+    assert fences == sorted(fences), "settle.lua puts the first of them to the very front"
     assert stage.dispatcher._queues["default"]._appetite == 1
+
+
+def test_what_is_given_back_is_given_back_together_so_that_nothing_overtakes_it(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={}, web={"async": True})
+    tasks = stage.dispatcher._crew["worker:0"].tasks
+    stage.mail(WorkerReady(tasks, {"default": {"weight": 1}}, 1, 50), "worker:0")
+    slow = [a_record(number).replace(b" task ", b" slow ") for number in range(4)]
+    for number in range(4):  # the first runs; the others come one by one, while the event loop has room
+        queue = stage.dispatcher._queues["default"]
+        queue._left_over, queue.may_have_messages = 0, True
+        stage.store.line = [slow[number]]
+        stage.turn(passed_ms=20)
+    stage.store.settled.clear()
+
+    stage.turn(passed_ms=LONGEST_WAIT_MS - 30)  # only the oldest is overdue
+    stage.turn()
+
+    (released,) = stage.store.settled
+    fences = [int(released[at + 1]) for at, part in enumerate(released) if part == "again"]
+    assert fences == [2, 3, 4]
 
 
 def test_what_waits_too_long_is_given_back_though_others_came_after_it(stage: Stage) -> None:
@@ -112,16 +134,16 @@ def test_a_busy_node_with_a_free_event_loop_does_not_hoard_what_it_cannot_run(st
     assert stage.dispatcher.next_turn_in_ms(stage.now_ms) > 0, "and the loop is at rest meanwhile"
 
 
-def test_a_worker_with_free_threads_is_neither_nudged_nor_left_out(stage: Stage) -> None:
+def test_a_worker_with_free_threads_is_not_left_out(stage: Stage) -> None:
     stage.hire("worker:0", task={}, slow={})
     hand = stage.dispatcher._crew["worker:0"]
     hand.threads = 4
     stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(2)]
+
+    stage.turn()
     stage.turn()
 
-    posts = stage.turn(passed_ms=NUDGE_AFTER_MS + 1)
-
-    assert [post for post in posts if isinstance(post.mail, NudgeWorker)] == []
+    assert len(hand.flights) == 2
     assert hand.has_room_alone()
 
 
@@ -149,20 +171,137 @@ def test_an_exchange_that_was_not_answered_is_attempted_again_and_not_made_anew(
     assert [post.to for post in posts] == ["worker:0"]
 
 
-def test_a_silent_worker_with_more_in_its_hands_is_nudged_and_the_rest_goes_to_another(stage: Stage) -> None:
+def test_what_a_worker_returns_goes_to_another_and_it_is_given_nothing_quick_meanwhile(stage: Stage) -> None:
     stage.hire("worker:0")
     stage.store.line = [a_record(number) for number in range(200)]
     stage.finish("worker:0", stage.turn()[0])
     batch = cast(RunDeliveries, stage.turn()[0].mail)
 
-    nudged = stage.turn(passed_ms=NUDGE_AFTER_MS + 1)
     stage.hire("worker:1")
     stage.mail(DeliveriesReturned("default", batch.fences[1:]), "worker:0")
     posts = stage.turn()
+    is_slow = stage.dispatcher._crew["worker:0"].is_slow
+    stage.mail(DeliveriesFinished("default", batch.fences[:1], ["done"], {}), "worker:0")
 
-    assert Post(SUPERVISOR, NudgeWorker("worker:0")) in nudged
-    given = [cast(RunDeliveries, post.mail).fences for post in posts if post.to == "worker:1"]
+    given = [cast(RunDeliveries, post.mail).fences for post in posts]
     assert given == [batch.fences[1:]]
+    assert [post.to for post in posts] == ["worker:1"]
+    assert is_slow
+    assert not stage.dispatcher._crew["worker:0"].is_slow
+
+
+def test_a_silent_worker_is_asked_what_it_has_and_what_it_does_not_list_comes_back(stage: Stage) -> None:
+    batch = a_batch(stage)
+    (asked,) = stage.turn(passed_ms=ASK_AFTER_MS)
+    question = cast(ListDeliveries, asked.mail)
+    stage.store.settled.clear()
+
+    stage.mail(DeliveriesListed(question.number, {"default": batch.fences[:2]}), "worker:0")
+    stage.turn()
+
+    released = [
+        int(call[at + 1]) for call in stage.store.settled for at, part in enumerate(call) if part == "again"
+    ]
+    assert released == batch.fences[2:], "in the order of delivery"
+    assert [fence for _, fence in stage.dispatcher._crew["worker:0"].flights] == batch.fences[:2]
+    assert stage.dispatcher.facts()["missing"] == len(batch.fences) - 2
+
+
+def test_what_was_handed_out_after_the_question_is_not_missed_in_the_answer(stage: Stage) -> None:
+    batch = a_batch(stage, 3)
+    (asked,) = stage.turn(passed_ms=ASK_AFTER_MS)
+    hand = stage.dispatcher._crew["worker:0"]
+    hand.take(900, Flight("default", a_record(9), 1.0, is_alone=False, is_async=False))
+
+    stage.mail(
+        DeliveriesListed(cast(ListDeliveries, asked.mail).number, {"default": batch.fences}), "worker:0"
+    )
+
+    assert [fence for _, fence in hand.flights] == [*batch.fences, 900]
+
+
+def test_a_list_that_nobody_asked_for_or_that_comes_twice_takes_nothing_away(stage: Stage) -> None:
+    batch = a_batch(stage, 3)
+    (asked,) = stage.turn(passed_ms=ASK_AFTER_MS)
+    number = cast(ListDeliveries, asked.mail).number
+
+    stage.mail(DeliveriesListed(number + 1, {}), "worker:0")
+    stage.mail(DeliveriesListed(number, {"default": batch.fences}), "worker:0")
+    stage.mail(DeliveriesListed(number, {}), "worker:0")
+
+    assert [fence for _, fence in stage.dispatcher._crew["worker:0"].flights] == batch.fences
+
+
+def test_an_idle_worker_that_does_not_answer_is_killed_and_named_before(stage: Stage) -> None:
+    a_batch(stage)
+    stage.turn(passed_ms=ASK_AFTER_MS)
+
+    early = stage.turn(passed_ms=ANSWER_WITHIN_MS - 1)
+    facts = stage.dispatcher.facts()
+    posts = stage.turn(passed_ms=1)
+
+    assert early == []
+    assert facts["unanswered_ms"] == {"worker:0": ANSWER_WITHIN_MS - 1}
+    assert facts["running"] == []
+    assert [post.mail.worker for post in posts if isinstance(post.mail, KillWorker)] == ["worker:0"]
+
+
+def test_a_worker_that_runs_a_task_and_does_not_answer_is_left_alone(stage: Stage) -> None:
+    batch = a_batch(stage)
+    stage.slots.begin(0, "default", batch.fences[0], 0)
+    stage.turn(passed_ms=ASK_AFTER_MS)
+
+    posts = stage.turn(passed_ms=10 * ANSWER_WITHIN_MS)
+
+    assert posts == []
+    assert stage.dispatcher.facts()["running"] == ["worker:0"]
+
+
+def a_batch(stage: Stage, count: int = 8) -> RunDeliveries:
+    """Quick deliveries in the hands of one worker; nothing more is claimed."""
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(count + 1)]
+    stage.finish("worker:0", stage.turn()[0])
+    batch = cast(RunDeliveries, stage.turn()[0].mail)
+    assert len(batch.fences) == count
+    return batch
+
+
+def test_what_must_run_alone_is_not_starved_by_quick_ones_on_an_overloaded_node(stage: Stage) -> None:
+    """Each report makes room for more of the quick ones, so that no worker is ever idle by itself."""
+    stage.hire("worker:0", "worker:1", task={}, slow={})
+    slow = a_record(7).replace(b" task ", b" slow ")
+    stage.store.line = [a_record(number) for number in range(600)]
+    held: dict[str, list[int]] = {"worker:0": [], "worker:1": []}
+    waits_since_ms, claims, was_claimed = 0, 0, False
+    for turn in range(400):
+        if turn == 40:
+            stage.store.line = [slow, *stage.store.line]
+            waits_since_ms = stage.now_ms
+        for post in stage.turn(passed_ms=10):
+            if not isinstance(post.mail, RunDeliveries):
+                continue  # a report was accepted
+            if slow in post.mail.records:
+                break
+            held[post.to] += post.mail.fences
+        else:
+            stage.store.line += [a_record(number) for number in range(600 - len(stage.store.line))]
+            claims += was_claimed is False and turn > 40 and slow not in stage.store.line
+            was_claimed = slow not in stage.store.line
+            for worker, fences in held.items():
+                done, held[worker] = fences[:5], fences[5:]  # half a millisecond of work in ten: overloaded
+                if done:
+                    stage.mail(
+                        DeliveriesFinished("default", done, ["done"], {"task": (len(done), 0.05)}), worker
+                    )
+            if any("again" in call for call in stage.store.settled):
+                stage.store.line = [slow, *stage.store.line]
+            stage.store.settled.clear()
+            continue
+        break
+    waited_ms = stage.now_ms - waits_since_ms
+    assert waited_ms <= 1_000, f"it waited {waited_ms} ms and was claimed {claims} times"
+    assert claims <= 2
 
 
 def test_of_a_dead_workers_deliveries_only_the_running_one_is_counted_as_a_crash(stage: Stage) -> None:
@@ -245,6 +384,32 @@ def test_what_the_server_thinks_we_hold_and_nobody_knows_of_is_released(stage: S
     assert settled_early == []
     assert len(stage.store.settled) == 1
     assert 700 in stage.store.settled[0]
+
+
+def test_a_worker_is_told_once_of_what_the_server_gave_to_somebody_else(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1", task={}, once={"once": True})
+    stage.store.line = [a_record(0), a_record(1), a_record(2).replace(b" task ", b" once ")]
+    stage.turn()
+    stage.turn()
+    stage.store.held = {1: a_record(0)}
+
+    posts = [post for _ in range(4) for post in stage.turn(passed_ms=STOCK_EVERY_MS)]
+
+    lost = [post for post in posts if isinstance(post.mail, AbandonDelivery)]
+    assert [post.mail for post in lost] == [AbandonDelivery("default", 2)]
+
+
+def test_what_runs_at_most_once_is_never_lost(stage: Stage) -> None:
+    stage.hire("worker:0", once={"once": True})
+    stage.store.line = [a_record(2).replace(b" task ", b" once ")]
+    for _ in range(3):
+        stage.turn()
+    in_flight = stage.dispatcher.facts()["in_flight"]
+
+    posts = [post for _ in range(2) for post in stage.turn(passed_ms=STOCK_EVERY_MS)]
+
+    assert in_flight == 1
+    assert not any(isinstance(post.mail, AbandonDelivery) for post in posts)
 
 
 def test_idle_workers_are_offered_with_the_claim(stage: Stage) -> None:

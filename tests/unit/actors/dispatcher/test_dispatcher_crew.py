@@ -89,3 +89,52 @@ def test_a_reported_delivery_makes_room_again() -> None:
     assert hand.drop("default", 1) is None
     assert (hand.busy_ms, hand.alone, hand.flights) == (0.0, 0, {})
     assert chosen(crew.choose(None, is_async=False)) == "worker:0"
+
+
+def test_a_worker_is_not_given_more_bytes_than_its_pipe_may_hold() -> None:
+    crew = a_crew("worker:0")
+    long = Flight("default", b"x" * 1_000_000, 0.01, is_alone=False, is_async=False)
+    given = 0
+    while given < 100 and (hand := crew.choose(0.01, is_async=False)) is not None:
+        given += 1
+        hand.take(given, long)
+    in_all = [crew.choose(None, is_async=False), crew.choose(0.01, is_async=True)]
+    for fence in range(1, given + 1):
+        crew["worker:0"].drop("default", fence)
+
+    assert given == 34, "32 MiB and one more; the mailbox gives a peer up at 64"
+    assert in_all == [None, None]
+    assert crew["worker:0"].busy_bytes == 0
+    assert crew.choose(0.01, is_async=False) is not None
+
+
+def test_who_waits_for_an_idle_worker_keeps_the_one_that_is_idle_soonest() -> None:
+    crew = a_crew("worker:0", "worker:1", "worker:2")
+    crew["worker:0"].take(1, a_flight(10.0))
+    crew["worker:1"].take(2, a_flight(5.0))
+    crew["worker:2"].take(3, a_flight(50.0, is_alone=True))
+
+    first, second = crew.keep_one(), crew.keep_one()
+    kept = [hand.name for hand in crew if hand.is_kept]
+    quick = crew.choose(0.1, is_async=False)
+    crew.end_keeping()
+
+    assert (first, kept) == (True, ["worker:1"])
+    assert not second, "half of the workers at the most are kept"
+    assert chosen(quick) == "worker:0"
+    assert chosen(crew.choose(0.1, is_async=False)) == "worker:1"
+
+
+def test_what_runs_alone_takes_as_long_as_it_takes_and_is_not_waited_for() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].take(1, a_flight(50.0, is_alone=True))
+
+    assert not crew.keep_one()
+
+
+def test_the_only_worker_may_be_kept() -> None:
+    crew = a_crew("worker:0")
+    crew["worker:0"].take(1, a_flight(5.0))
+
+    assert crew.keep_one()
+    assert crew.choose(0.1, is_async=False) is None
