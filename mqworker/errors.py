@@ -88,6 +88,10 @@ class TaskFailed(MqworkerError):
         self.traceback = traceback
 
 
+class StillRunning(MqworkerError):
+    """Wait, or cancel with kill=True: the task was asked to stop and has not stopped in time."""
+
+
 class TaskCancelled(MqworkerError):
     """Drop the result: the job was cancelled. Raised inside a task, it ends a run that was asked to stop."""
 

@@ -4,14 +4,22 @@ Loggers read the configuration when they write, so one made before `configure_lo
 global configuration of structlog is left alone: it belongs to the application.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from mqworker.redaction import MASK, is_secret_name, masked_text
+
+if TYPE_CHECKING:  # importing it takes 50 ms, see `_record`
+    import logging
+
+    from structlog.typing import Processor
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -33,7 +41,7 @@ class Logger:
     def __init__(self, bound: Mapping[str, object]) -> None:
         self._bound = bound
 
-    def bind(self, **facts: object) -> "Logger":
+    def bind(self, **facts: object) -> Logger:
         """A logger that adds these facts to every event."""
         return Logger({**self._bound, **facts})
 
@@ -67,6 +75,50 @@ def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | N
     _active.direct(level, log_format, stream)
 
 
+def capture_standard_logging(*processors: Processor, **bound: object) -> None:
+    """Write what the application says by `logging` as lines like ours, from the same level upwards.
+
+    `processors` of structlog may add facts to each line. What the application configures itself comes later
+    and wins.
+    """
+    import logging  # noqa: PLC0415 - only workers need it
+
+    class Bridge(logging.Formatter):
+        @cached_property
+        def _formatter(self) -> logging.Formatter:  # made for the first line: see `_record`
+            return _standard_formatter(processors, bound)
+
+        def format(self, record: logging.LogRecord) -> str:
+            return self._formatter.format(record)
+
+    handler = logging.StreamHandler(_active.stream)
+    handler.setFormatter(Bridge())
+    logging.basicConfig(handlers=[handler], level=_active.lowest_rank, force=True)
+
+
+def _standard_formatter(processors: Sequence[Processor], bound: Mapping[str, object]) -> logging.Formatter:
+    from structlog.stdlib import (  # noqa: PLC0415 - see `_record`
+        ExtraAdder,
+        ProcessorFormatter,
+        add_log_level,
+        add_logger_name,
+    )
+
+    return ProcessorFormatter(
+        foreign_pre_chain=[add_log_level, add_logger_name, ExtraAdder(), *processors],
+        processors=[ProcessorFormatter.remove_processors_meta, _as_line(bound)],
+    )
+
+
+# Any: structlog's own types of a processor.
+def _as_line(bound: Mapping[str, object]) -> Callable[[Any, str, MutableMapping[str, Any]], str]:
+    def render(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> str:  # noqa: ANN401
+        level, event = str(facts.pop("level", "info")), facts.pop("event", "")
+        return _active.line(level, event, {**bound, **facts})
+
+    return render
+
+
 def get_logger(**bound: object) -> Logger:
     """A logger that adds `bound` to every event: an actor binds its name and pid once."""
     return Logger(bound)
@@ -85,13 +137,19 @@ class _Output:
         self._format = log_format
         self._stream = stream
 
-    def write(self, level: LogLevel, event: str, facts: Mapping[str, object]) -> None:
-        stream = self._stream or sys.stderr
-        line = f'{{"event": "log_line_failed", "level": "{level}"}}'
+    @property
+    def stream(self) -> TextIO:
+        return self._stream or sys.stderr
+
+    def line(self, level: str, event: str, facts: Mapping[str, object]) -> str:
         # A value may do anything when it is looked at; the work that logs it must go on.
         with suppress(Exception):
             record = _record(level, event, facts)
-            line = _console_line(record) if self._is_console(stream) else json.dumps(record)
+            return _console_line(record) if self._is_console(self.stream) else json.dumps(record)
+        return f'{{"event": "log_line_failed", "level": "{level}"}}'
+
+    def write(self, level: LogLevel, event: str, facts: Mapping[str, object]) -> None:
+        stream, line = self.stream, self.line(level, event, facts)
         # A closed or full stderr is no reason to stop either. One write, and no lock: a process forked while
         # another thread holds it would wait forever.
         with suppress(OSError, ValueError, AttributeError):
@@ -107,7 +165,7 @@ class _Output:
 _active = _Output()
 
 
-def _record(level: LogLevel, event: str, facts: Mapping[str, object]) -> dict[str, Any]:
+def _record(level: str, event: str, facts: Mapping[str, object]) -> dict[str, Any]:
     # structlog takes 50 ms to import, most of it asyncio: only a process that writes a line pays for it.
     from structlog.processors import TimeStamper, format_exc_info  # noqa: PLC0415
 

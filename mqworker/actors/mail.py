@@ -92,7 +92,7 @@ class WorkerExited:
 class WorkerReady:
     """worker → dispatcher: the app is imported; these are its tasks and how much it runs at once."""
 
-    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries, max_losses
+    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries, max_losses, version
     queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
     threads: int
     concurrency: int
@@ -178,6 +178,18 @@ class AbandonDelivery:
 
     queue: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryBuried:
+    """dispatcher → worker: a worker died over this message too often; let the hooks know."""
+
+    queue: str
+    fence: int
+    record: bytes
+    reason: str
+    error: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +292,7 @@ Mail = (
     | DeliveriesListed
     | CancelDelivery
     | AbandonDelivery
+    | DeliveryBuried
     | PermitsWanted
     | NodeSnapshot
     | ConsumerStarted

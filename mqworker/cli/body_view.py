@@ -22,7 +22,7 @@ def body_lines(delivery: Delivery) -> list[tuple[str, str]]:
             call = decode_call(delivery.body)
         except InvalidMessage as error:
             return [("body", f"not a call: {safe(str(error))}"), ("", _as_text(delivery.body))]
-        positional = [(f"args[{i}]", _shown(value)) for i, value in enumerate(call.args)]
+        positional = [(f"args[{i}]", shown_value(value)) for i, value in enumerate(call.args)]
         named = [(safe(name), _named(name, value)) for name, value in call.kwargs.items()]
         headers = [(f"header {safe(name)}", _named(name, text)) for name, text in call.headers.items()]
         return [*positional, *named, *headers] or [("args", "none")]
@@ -30,10 +30,11 @@ def body_lines(delivery: Delivery) -> list[tuple[str, str]]:
 
 
 def _named(name: str, value: object) -> str:
-    return MASK if is_secret_name(name) else _shown(value)
+    return MASK if is_secret_name(name) else shown_value(value)
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """A value on one line, without what stands under a telling name."""
     return safe(repr(_masked(value, 0)), LONGEST_VALUE)
 
 

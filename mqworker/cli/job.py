@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
-from mqworker.cli.body_view import body_lines
+from mqworker.cli.body_view import body_lines, shown_value
 from mqworker.cli.job_reasons import reasons
-from mqworker.cli.site import QUEUE, REDIS_URL, Target
+from mqworker.cli.site import QUEUE, REDIS_URL, Site, Target
 from mqworker.cli.wording import duration, moment, safe, size
-from mqworker.errors import MqworkerError
+from mqworker.errors import InvalidMessage, MqworkerError
+from mqworker.model.clock import SystemClock
 from mqworker.model.delivery import Delivery
-from mqworker.queues.work.snapshots import read_system
+from mqworker.model.event import ENQUEUED
+from mqworker.model.names import MessageId
+from mqworker.model.value_codec import unpack
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.snapshots import read_nodes, read_system
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.queues.work.trace import PastEvent, Trace
+from mqworker.tasks.job import CANCEL_TIMEOUT_S
+from mqworker.tasks.job_steps import Cancelling, JobSteps
 
 ID = click.argument("id_", metavar="ID")
 _LABEL_WIDTH = 12
 _EVENTS_SHOWN = 10
+_ASK_AGAIN_MS = 1_000
+_LOOK_EVERY_S = 0.05
 
 
 @click.group("job")
@@ -34,12 +46,18 @@ def job_command(context: click.Context, redis_url: str | None) -> None:
 def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
     """Show what is known of a message."""
     with target.open() as site:
-        found = site.find(id_, queue)[1]
+        work, found = site.find(id_, queue)
         now_ms = site.now_ms()
+        running = running_lines(site, work, found, now_ms) if found.where.state == "leased" else []
     lines = [("job", found.id), ("queue", found.queue), ("state", _state(found))]
     if found.delivery is not None:
-        lines += record_lines(found.delivery, now_ms)
+        lines += record_lines(found.delivery, now_ms, is_held=found.where.state == "leased")
         lines += body_lines(found.delivery) if is_args else []
+    elif found.past:
+        lines += past_lines(found, now_ms)
+    lines += running
+    if found.where.result is not None:
+        lines.append(("result", result_text(found.where.result)))
     lines += [(_heading(i), _told(past, now_ms)) for i, past in enumerate(found.past[:_EVENTS_SHOWN])]
     echo_facts(lines)
 
@@ -63,20 +81,49 @@ def explain(target: Target, id_: str, queue: str | None) -> None:
 @job_command.command()
 @ID
 @QUEUE
+@click.option(
+    "--kill", "is_kill", is_flag=True, help="End the worker that runs it; what else runs there runs again."
+)
+@click.option(
+    "--timeout", "timeout_s", type=float, default=CANCEL_TIMEOUT_S, show_default=True,
+    help="Seconds to wait until a running task has stopped.",
+)  # fmt: skip
 @click.pass_obj
-def cancel(target: Target, id_: str, queue: str | None) -> None:
-    """Take a waiting message out, or ask a running one to stop."""
+def cancel(target: Target, id_: str, queue: str | None, is_kill: bool, timeout_s: float) -> None:  # noqa: FBT001
+    """Take a waiting message out, or stop a running one."""
     with target.open() as site:
         work, found = site.find(id_, queue)
-        if found.where.state in {"ready", "delayed"} and work.cancel(found.id):
-            click.echo(f"{found.id} of queue {work.name} is cancelled")
-            return
-        # It may have been taken between the look and the cancel.
-        state = work.find(found.id).state
-        if state != "leased":
-            raise MqworkerError(f"{found.id} of queue {work.name} is {state}: there is nothing to cancel")
-        site.store.run(work.calls.request_cancel(found.id))
-    click.echo(f"{found.id} of queue {work.name} is running and was asked to stop")
+        state = cancel_and_wait(work, found.id, site.settings.namespace, is_kill=is_kill, timeout_s=timeout_s)
+        name = f"{found.id} of queue {work.name}"
+        if state is Cancelling.ENDED:
+            now = "running" if (where := work.find(found.id).state) == "leased" else where
+            raise MqworkerError(f"{name} is {now}: there is nothing to cancel")
+    if state is Cancelling.ASKED:
+        raise MqworkerError(
+            f"{name} was asked to stop and still runs after {timeout_s:g} s; it is not retried. "
+            + ("Is its node alive?" if is_kill else "`--kill` ends the worker that runs it")
+        )
+    click.echo(f"{name} is cancelled")
+
+
+def cancel_and_wait(
+    work: WorkQueue, message: MessageId, namespace: str, *, is_kill: bool, timeout_s: float
+) -> Cancelling:
+    """Cancel a message; where it runs, look until it has stopped. The wish may be lost: it is repeated."""
+    clock, steps = SystemClock(), JobSteps(WorkQueueSteps(work.calls, namespace))
+    until_ms, ask_at_ms = clock.monotonic_ms() + round(timeout_s * 1000), 0
+    state = Cancelling.ENDED
+    while True:
+        if clock.monotonic_ms() >= ask_at_ms:
+            state = work.store.follow(steps.cancel(message, kill=is_kill))
+            ask_at_ms = clock.monotonic_ms() + _ASK_AGAIN_MS
+        if state is not Cancelling.ASKED:
+            return state
+        if (where := work.find(message).state) != "leased":
+            return Cancelling.CANCELLED if where == "cancelled" else Cancelling.ENDED
+        if clock.monotonic_ms() >= until_ms:
+            return Cancelling.ASKED
+        time.sleep(_LOOK_EVERY_S)
 
 
 @job_command.command()
@@ -94,17 +141,66 @@ def retry(target: Target, id_: str, queue: str | None) -> None:
     click.echo(f"{found.id} is back in line in queue {work.name}")
 
 
-def record_lines(delivery: Delivery, now_ms: int) -> list[tuple[str, str]]:
-    """What the stored record says, without its body."""
+def running_lines(site: Site, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:
+    """Who runs it and since when, as far as its node tells, and how far it has come."""
+    consumer, lines = found.where.consumer, []
+    nodes = read_nodes(site.store, site.settings.namespace)
+    for node in nodes:
+        if (runner := node.runner_of(found.id)) is not None:
+            worker, age_ms = runner
+            since = moment(now_ms - age_ms, now_ms)
+            lines.append(("worker", f"{safe(worker)} of node {safe(node.name)}"))
+            lines.append(("running", f"since {since} ({duration(age_ms)})"))
+    if not lines:
+        lines.append(("held by", safe(consumer) if consumer else "a lease that ends by itself"))
+    progress = site.store.follow(
+        JobSteps(WorkQueueSteps(work.calls, site.settings.namespace)).progress(found.id)
+    )
+    if progress is not None:
+        of = "" if progress.total is None else f" of {progress.total:g}"
+        share = "" if progress.share is None else f" ({progress.share:.0%})"
+        lines.append(("progress", f"{progress.done:g}{of}{share}"))
+    if found.is_stop_requested:
+        lines.append(("cancel", "asked to stop, still running; `mqworker job cancel --kill` ends its worker"))
+    return lines
+
+
+def past_lines(found: Trace, now_ms: int) -> list[tuple[str, str]]:
+    """What the events still tell of a message that has ended: its task and its times."""
+    tasks = [past.facts["task"] for past in found.past if past.facts.get("task")]
+    lines = [("task", safe(str(tasks[0])))] if tasks else []
+    enqueued = next((past for past in found.past if past.event == ENQUEUED), None)
+    end = found.past[0]
+    if enqueued is not None:
+        lines.append(
+            ("enqueued", f"{moment(enqueued.at_ms, now_ms)} ({duration(now_ms - enqueued.at_ms)} ago)")
+        )
+    lines.append(("ended", f"{moment(end.at_ms, now_ms)} ({duration(now_ms - end.at_ms)} ago)"))
+    run_ms = end.facts.get("run_ms")
+    if isinstance(run_ms, int | float):
+        lines.append(("ran for", duration(run_ms)))
+    return lines
+
+
+def result_text(result: bytes) -> str:
+    """What the task returned."""
+    try:
+        return shown_value(unpack(result))
+    except InvalidMessage:
+        return f"{size(len(result))} that cannot be read"
+
+
+def record_lines(delivery: Delivery, now_ms: int, *, is_held: bool = False) -> list[tuple[str, str]]:
+    """What the stored record says, without its body; somebody who holds it is at one more attempt."""
     since = moment(delivery.enqueued_at_ms, now_ms)
+    failed = f"{delivery.failures} failed, {delivery.crashes} crashed a worker"
+    failed += f", {delivery.losses} lost with their node" if delivery.losses else ""
     lines = [
         ("task", delivery.task),
         ("enqueued", f"{since} ({duration(now_ms - delivery.enqueued_at_ms)} ago)"),
-        (
-            "deliveries",
-            f"{delivery.deliveries} so far, {delivery.failures} failed, {delivery.crashes} crashed a worker"
-            + (f", {delivery.losses} lost with their node" if delivery.losses else ""),
-        ),
+        ("attempt", f"{delivery.attempt}; before: {failed}")
+        if is_held
+        else ("deliveries", f"{delivery.deliveries} so far, {failed}"),
     ]
     if delivery.priority:
         lines.append(("priority", str(delivery.priority)))

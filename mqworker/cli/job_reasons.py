@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mqworker.cli.wording import counted, duration, moment, safe
 from mqworker.model.delivery import Delivery
+from mqworker.model.event import PARKED
 from mqworker.model.view import NodeView, QueueView, SystemView
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
 
@@ -41,12 +42,29 @@ def last_failure(trace: Trace) -> PastEvent | None:
 
 def _delayed(trace: Trace, now_ms: int) -> Iterator[str]:
     due_at_ms, attempt = trace.where.due_at_ms or 0, _attempt(trace)
-    if due_at_ms >= LATEST_INSTANT_MS:
+    if (parked := _parked(trace)) is not None:
+        yield parked
+    elif due_at_ms >= LATEST_INSTANT_MS:
         yield "waits for a permit of its rate limit, or its turn among others; it occupies no worker"
     elif due_at_ms > now_ms:
         yield f"delayed until {moment(due_at_ms, now_ms)} (in {duration(due_at_ms - now_ms)}){attempt}"
     else:
         yield f"was due {duration(now_ms - due_at_ms)} ago and waits to be moved into the line{attempt}"
+
+
+def _parked(trace: Trace) -> str | None:
+    """Why nobody runs it, if that was the last thing that happened to it."""
+    last = trace.past[0] if trace.past else None
+    if last is None or last.event != PARKED or trace.delivery is None:
+        return None
+    task = safe(trace.delivery.task)
+    if last.facts.get("error") == "UnknownTask":
+        return (
+            f"waits for its task: no node that saw it knows {task}; "
+            "it runs at once when a node that does is started"
+        )
+    problem = safe(str(last.facts.get("error_msg", "")), longest=200)
+    return f"waits for another version of task {task}, which its arguments do not fit: {problem}"
 
 
 def _attempt(trace: Trace) -> str:

@@ -152,3 +152,8 @@ def permit_ms_of(record: bytes) -> int | None:
     fields = record.split(b" ", before + 1)
     found = _PERMIT.match(fields[before]) if len(fields) > before else None
     return None if found is None else int(found[1])
+
+
+def is_record_of(record: bytes, message: bytes) -> bool:
+    """Whether a record is that of a message, without reading the rest of it."""
+    return record.startswith(message + b" ", 25)

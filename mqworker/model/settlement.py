@@ -1,6 +1,7 @@
 """Settlements: the ways in which a delivery ends. A closed union; the queue carries them out."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After, Instant
@@ -14,6 +15,9 @@ class Run:
     node: str
     started_at_ms: int
     run_ms: float = 0.0
+
+
+UNKNOWN_TASK: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Nobody here knows its task: set aside, uncounted, until a worker that does may have come."""
+    """Nobody here can run it: set aside, uncounted, until somebody who can may have come."""
 
     delivery: Delivery
     due: Instant
     failure: Failure
+    mark: str = ""
+    """UNKNOWN_TASK, or which version of the task refused the call: whoever knows another one may claim it at
+    once. Empty: nobody may, before it is due."""
 
 
 @dataclass(frozen=True, slots=True)

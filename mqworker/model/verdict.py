@@ -55,6 +55,8 @@ class Verdict:
 
     health: Health
     reasons: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What an operator should know of, though it may be as he wants it."""
 
     @property
     def text(self) -> str:
@@ -64,16 +66,23 @@ class Verdict:
 
 def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
     """The verdict on everything behind one server."""
-    if not view.nodes:
-        return Verdict(Health.DOWN, ("no node beats, nothing runs; start `mqworker run`", *_backlog(view)))
+    remarks = tuple(_remarks(view.server))
+    if not view.nodes and not view.is_partial:
+        reason = "no node beats, nothing runs; start `mqworker run`"
+        return Verdict(Health.DOWN, (reason, *_backlog(view)), remarks)
     reasons = [*_of_server(view.server, limits)]
-    if all(node.is_draining for node in view.nodes):
+    if view.nodes and all(node.is_draining for node in view.nodes):
         reasons.append("every node is draining, nothing new is taken")
     for node in view.nodes:
         reasons += _of_node(node, limits)
     for queue in view.queues:
         reasons += _of_queue(queue, view, limits)
-    return Verdict(Health.DEGRADED if reasons else Health.HEALTHY, tuple(reasons))
+    return Verdict(Health.DEGRADED if reasons else Health.HEALTHY, tuple(reasons), remarks)
+
+
+def _remarks(server: ServerView) -> Iterator[str]:
+    if not server.is_append_only:
+        yield "the server has no append-only file (appendonly no): what it holds is lost when it dies"
 
 
 def _backlog(view: SystemView) -> Iterator[str]:
@@ -106,6 +115,9 @@ def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:
                 f"{worker} of node {node.name} holds {held:,}, {does} and does not answer "
                 f"since {_time(unanswered_ms)}"
             )
+    for name, facts in node.models.items():
+        if facts.get("trouble"):
+            yield f"queue {name} is in trouble on node {node.name}: {facts['trouble']}"
 
 
 def _of_child(child: ChildView, limits: VerdictLimits) -> str | None:
@@ -132,6 +144,8 @@ def _of_queue(queue: QueueView, view: SystemView, limits: VerdictLimits) -> Iter
     if queue.throughput is not None and queue.throughput.buried:
         span_s = max(1, round(queue.throughput.span_ms / 1000))
         yield f"queue {queue.name} buried {queue.throughput.buried:,} in the last {span_s} s"
+    for parked in queue.parked:
+        yield f"queue {queue.name}: {parked.text}"
     for consumer in queue.consumers:
         if consumer.held and consumer.silent_ms > 3 * limits.silent_ms:
             silence = _time(consumer.silent_ms)

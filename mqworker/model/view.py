@@ -99,7 +99,7 @@ class NodeView:
             str(name)
             for child in self.children
             if child.role == "dispatcher"
-            for name in child.facts.get("running", ())
+            for name in child.facts.get("busy", ())
         )
 
     @property
@@ -112,6 +112,19 @@ class NodeView:
                 waited |= {str(name): ms for name, ms in asked.items() if isinstance(ms, int)}
         return waited
 
+    def runner_of(self, message: str) -> tuple[str, int] | None:
+        """Which of its workers has had a message for a while, and for how many ms."""
+        for child in self.children:
+            running = child.facts.get("running") if child.role == "dispatcher" else None
+            for worker, held in running.items() if isinstance(running, Mapping) else ():
+                for entry in held if isinstance(held, list) else ():
+                    match entry:
+                        case [str() as found, int() as age_ms] if found == message:
+                            return str(worker), age_ms + self.age_ms
+                        case _:
+                            pass
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerView:
@@ -120,6 +133,24 @@ class ConsumerView:
     name: str
     silent_ms: int
     held: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedView:
+    """Messages of one task that nobody could run for a while."""
+
+    task: str
+    count: int
+    is_unknown: bool
+    """Whether no node knows the task; else the calls fit none of the versions that nodes have."""
+
+    @property
+    def text(self) -> str:
+        """What they wait for, in words."""
+        wait = "1 message waits" if self.count == 1 else f"{self.count:,} messages wait"
+        if self.is_unknown:
+            return f"{wait} for task {self.task}, which no node knows"
+        return f"{wait} for task {self.task}, whose signature the calls do not fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +175,8 @@ class QueueView:
     throughput: Throughput | None = None
     trouble: str | None = None
     """Why it could not be read; then nothing else is known of it."""
+    parked: tuple[ParkedView, ...] = ()
+    """Of the delayed: those that nobody could run so far."""
 
     @property
     def waiting(self) -> int:
@@ -169,6 +202,8 @@ class SystemView:
     """Where there are very many: how many hold nothing, and so are not among `queues`."""
     idle_totals: Mapping[str, int] = field(default_factory=dict)
     """Their counters together."""
+    is_partial: bool = False
+    """Whether a part of a cluster was away, so that there may be more nodes and queues than these."""
 
     def consuming_nodes(self, queue: QueueView) -> tuple[NodeView, ...]:
         """The nodes that take from this queue."""

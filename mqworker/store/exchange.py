@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mqworker.errors import MqworkerError, QueueFull, StaleCall, StoreRefused, UnknownQueue
+from mqworker.errors import MqworkerError, NotSupported, QueueFull, StaleCall, StoreRefused, UnknownQueue
 from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.lanes import Lane, LanePool
 from mqworker.store.script import Call, RawReply
@@ -92,6 +92,11 @@ def _refusal(call: Call[Any], error: ReplyError) -> MqworkerError:
         case "MQW_STALE":
             return StaleCall(
                 f"{call.script.name} on queue {queue!r}: {error.text}; this copy changed nothing"
+            )
+        case "MQW_MODEL":
+            return NotSupported(
+                f"queue {queue!r} is {error.text}, and its messages come by the clients of that model; push "
+                "takes names of work queues; nothing was stored"
             )
         case "MQW_EMPTYKEY":
             return UnknownQueue(f"there is no queue {queue!r}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from mqworker.errors import InvalidArgument, NotSupported
+from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
 from mqworker.model.annotation import Rebuild
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
@@ -86,6 +86,8 @@ class App:
         """Go by a node's settings, as a worker does; what the app itself was given wins."""
         if self._given_settings is None and self._redis_url is None:
             self._given_settings = settings
+            self.__dict__.pop("settings", None)  # in case the module of the app asked for them
+        _ = self.settings  # what follows from them is known from here on
 
     def queue(
         self, name: str, *, model: Model | None = None, weight: int = 1, limit: int | None = None
@@ -95,6 +97,12 @@ class App:
         if limit is not None:
             whole_number("limit", limit, least=1, most=2**53)
         declared = QueueDeclaration(queue_name(name), weight, limit, model)
+        known = self.queues.get(declared.name)
+        if known is not None and known.model != model:
+            raise ConfigurationError(
+                f"queue {name} is declared twice, as {_title(known.model)} and as {_title(model)}; "
+                "accepted is one model for a queue: declare it once, or alike"
+            )
         if model is not None:
             self._follow_model(declared.name, model, limit)
         self.queues[declared.name] = declared
@@ -158,3 +166,7 @@ class App:
     def _rebuild_of(self, task: TaskName) -> Rebuild | None:
         definition = self.registry.get(task)
         return None if definition is None else definition.rebuild_result
+
+
+def _title(model: Model | None) -> str:
+    return "a work queue" if model is None else repr(model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ class Binding:
         own = [each for each in parameters if each is not self._context]
         self._signature = signature.replace(parameters=own)
         self.parameters = tuple(each.name for each in own)
+        self.version = _version(own)
+        """The same for all functions that accept the same calls; short, for it travels with refused ones."""
         is_simple = all(each.kind in _POSITIONAL for each in own)
         least = sum(each.default is inspect.Parameter.empty for each in own)
         self.positional_counts = range(least, len(own) + 1) if is_simple else range(0)
@@ -79,6 +82,14 @@ class Binding:
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgument(f"{self._task}{self._signature}: {error}") from error
+
+
+def _version(parameters: Sequence[inspect.Parameter]) -> str:
+    parts = [
+        (each.name, each.kind.name, each.default is each.empty, inspect.formatannotation(each.annotation))
+        for each in parameters
+    ]
+    return f"{zlib.crc32(repr(parts).encode()):08x}"
 
 
 def _wants_context(parameter: inspect.Parameter) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
 from mqworker.log import Logger, get_logger
@@ -190,6 +190,16 @@ class Context:
         """Note that somebody else has the message; for the worker, as above."""
         self._is_lost = self._has_lease
 
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether it is known here that the job is to stop; the server is not asked."""
+        return self._is_cancelled
+
+    def stop_if_requested(self) -> None:
+        """Raise `TaskCancelled` when it is known here that the job is to stop."""
+        if self._is_cancelled:
+            raise TaskCancelled(f"{self.task} {self.id} was cancelled while it ran")
+
 
 current: ContextVar[Context | None] = ContextVar("mqworker_context", default=None)
 
@@ -197,6 +207,15 @@ current: ContextVar[Context | None] = ContextVar("mqworker_context", default=Non
 def current_context() -> Context | None:
     """The context of the task that runs here; None outside of one."""
     return current.get()
+
+
+# Any: structlog's own types of a processor.
+def name_task(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
+    """For structlog: adds which task wrote a line. Looked up when one is written: most tasks write none."""
+    context = current.get()
+    if context is not None:
+        facts.update(task=context.task, task_id=context.id, attempt=context.attempt)
+    return facts
 
 
 def local_context(task: TaskName) -> Context:

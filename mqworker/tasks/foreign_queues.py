@@ -107,6 +107,7 @@ def check_call(task: TaskName, plan: CallPlan, options: TaskOptions, model: Mode
         ("fair_by", options.fair is not None),
         ("delivery", options.delivery == "at_most_once"),
         ("connection", plan.connection is not None),
+        ("max_crashes", plan.max_crashes != AS_SET),
     ):
         if is_wanted and wish not in model.wishes:
             raise _refusal(task, wish, plan.queue, model)

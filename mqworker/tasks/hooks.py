@@ -59,7 +59,7 @@ class Hooks:
         return _added(self.succeeding, hook)
 
     def on_failure(self, hook: OnFailure) -> OnFailure:
-        """Call it with the error when a message is given up."""
+        """Call it with the error when a message is given up; `TaskFailed` where its worker had died."""
         return _added(self.failing, hook)
 
     def on_retry(self, hook: OnRetry) -> OnRetry:

@@ -6,17 +6,22 @@ import asyncio
 from concurrent.futures import Future
 from typing import Generic, TypeVar, cast
 
-from mqworker.errors import ResultTimeout
+from mqworker.errors import ResultTimeout, StillRunning
 from mqworker.model.names import MessageId, QueueName
 from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.tasks.connections import Sender
+from mqworker.tasks.context import current_context
 from mqworker.tasks.foreign_queues import ModelSender
-from mqworker.tasks.job_steps import JobSteps
-from mqworker.tasks.outcome import JobStatus, Outcome, value_of
+from mqworker.tasks.job_steps import Cancelling, JobSteps
+from mqworker.tasks.outcome import Cancelled, JobStatus, Outcome, value_of
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.running.progress import Progress
 
 R = TypeVar("R")
+
+CANCEL_TIMEOUT_S = 5.0
+_ASK_AGAIN_S = 1.0
+"""The wish to cancel travels as a wake-up, which may be lost: so it is told again."""
 
 
 class Job(Generic[R]):
@@ -82,16 +87,48 @@ class Job(Generic[R]):
                 raise self._not_in_time(timeout) from error
         return self._value(self._outcome)
 
-    def cancel(self) -> bool:
-        """Take it out while it waits; ask the task to stop where it runs already. False when it has ended.
+    def cancel(self, *, kill: bool = False, timeout: float = CANCEL_TIMEOUT_S) -> bool:
+        """Take it out while it waits; where it runs, stop it, and wait so many seconds until it has stopped.
 
-        A task that was asked to stop sees `ctx.is_cancelled`; whatever it does then, it is not retried.
+        True when it is cancelled, False when it has ended otherwise; raises `StillRunning` when it was asked
+        to stop and still runs. An async task is cancelled as asyncio does it; in a sync one `TaskCancelled`
+        is raised, unless the worker has threads: there it has to look at `ctx.is_cancelled`. Whatever it does
+        then, it is not retried. `kill` ends the worker instead; what else ran there runs again. A task that
+        cancels itself is told True, and goes on until it stops.
         """
-        return self._sender.follow(self._sender.steps.cancel(self.id))
+        steps, left_s = self._sender.steps, timeout
+        state = self._sender.follow(steps.cancel(self.id, kill=kill))
+        if state is Cancelling.ASKED and self._is_cancelled_by_itself():
+            return True
+        future = self.begin_wait() if state is Cancelling.ASKED else None
+        while future is not None and state is Cancelling.ASKED:
+            try:
+                return isinstance(future.result(_next_look_s(left_s)), Cancelled)
+            except TimeoutError as error:
+                left_s -= _ASK_AGAIN_S
+                if left_s <= 0:
+                    future.cancel()
+                    raise self._not_stopped(timeout) from error
+            state = self._sender.follow(steps.cancel(self.id, kill=kill))
+        return state is Cancelling.CANCELLED
 
-    async def acancel(self) -> bool:
+    async def acancel(self, *, kill: bool = False, timeout: float = CANCEL_TIMEOUT_S) -> bool:  # noqa: ASYNC109
         """`cancel` for asyncio."""
-        return await self._sender.afollow(self._sender.steps.cancel(self.id))
+        steps, left_s = self._sender.steps, timeout
+        state = await self._sender.afollow(steps.cancel(self.id, kill=kill))
+        if state is Cancelling.ASKED and self._is_cancelled_by_itself():
+            return True
+        future = self.begin_wait() if state is Cancelling.ASKED else None
+        while future is not None and state is Cancelling.ASKED:
+            ended, _ = await asyncio.wait([asyncio.wrap_future(future)], timeout=_next_look_s(left_s))
+            if ended:
+                return isinstance(ended.pop().result(), Cancelled)
+            left_s -= _ASK_AGAIN_S
+            if left_s <= 0:
+                future.cancel()
+                raise self._not_stopped(timeout)
+            state = await self._sender.afollow(steps.cancel(self.id, kill=kill))
+        return state is Cancelling.CANCELLED
 
     def retry(self) -> bool:
         """Put a failed job back in line, its counts beginning anew; False when it is no dead letter."""
@@ -134,8 +171,26 @@ class Job(Generic[R]):
         # The task's annotation says what it returns; the bytes cannot.
         return cast("R", value_of(self.id, outcome, rebuild))
 
+    def _is_cancelled_by_itself(self) -> bool:
+        """Whether it is the task that runs here: it knows now, and must not wait for its own end."""
+        context = current_context()
+        if context is None or context.id != self.id:
+            return False
+        context.request_cancel()
+        return True
+
+    def _not_stopped(self, timeout: float) -> StillRunning:
+        return StillRunning(
+            f"job {self.id} in {self.queue} was asked to stop and still runs after {timeout:g} s; "
+            "it is not retried; cancel(kill=True) ends its worker"
+        )
+
     def _not_in_time(self, timeout: float | None) -> ResultTimeout:
         return ResultTimeout(f"job {self.id} in {self.queue} did not end within {timeout:g} s")
+
+
+def _next_look_s(left_s: float) -> float:
+    return max(0.0, min(left_s, _ASK_AGAIN_S))
 
 
 class ModelJob(Job[R]):
@@ -176,13 +231,13 @@ class ModelJob(Job[R]):
         """Refused with `NotSupported`: the model tells nobody when a message ends."""
         raise self._model_sender.refusal("waiting for a job")
 
-    def cancel(self) -> bool:
+    def cancel(self, *, kill: bool = False, timeout: float = 0) -> bool:  # noqa: ARG002 - as `Job.cancel`
         """Refused with `NotSupported`: the model has no way to take a message out."""
         raise self._model_sender.refusal("cancel")
 
-    async def acancel(self) -> bool:
+    async def acancel(self, *, kill: bool = False, timeout: float = 0) -> bool:  # noqa: ASYNC109
         """Refused with `NotSupported`: the model has no way to take a message out."""
-        return self.cancel()
+        return self.cancel(kill=kill, timeout=timeout)
 
     def retry(self) -> bool:
         """Put a failed job back in line; False when it is no dead letter. On gq: `NotSupported`."""

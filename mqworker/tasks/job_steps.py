@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from mqworker.model.names import MessageId
 from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.store.procedure import Procedure, Read
@@ -21,6 +23,15 @@ _STATUS_BY_STATE = {
 _CANCEL_TRIES = 3
 
 
+class Cancelling(Enum):
+    """What came of the wish to cancel a job."""
+
+    CANCELLED = "cancelled"
+    ASKED = "asked to stop"
+    """Somebody runs it: whether it stops is seen later."""
+    ENDED = "ended"
+
+
 class JobSteps:
     """The procedures of all jobs of one queue; pure, as long as nobody follows them."""
 
@@ -32,21 +43,24 @@ class JobSteps:
         found = yield from self._queue.find(message)
         return _STATUS_BY_STATE.get(found.state, JobStatus.UNKNOWN)
 
-    def cancel(self, message: MessageId) -> Procedure[bool]:
-        """Take it out while it waits, ask for a stop where it runs; False when it has ended."""
+    def cancel(self, message: MessageId, *, kill: bool = False) -> Procedure[Cancelling]:
+        """Take it out while it waits, ask for a stop where it runs; `kill` ends the worker there."""
+        calls = self._queue.calls
+        request = calls.request_kill if kill else calls.request_cancel
         for _ in range(_CANCEL_TRIES):  # it may change hands between two looks
             found = yield from self._queue.find(message)
             if found.state == "leased":
-                yield self._queue.calls.request_cancel(message)
+                yield request(message)
                 # Whoever held it may have lost it just before: then it stands in line, to be taken out.
-                if (yield from self._queue.find(message)).state in {"leased", "cancelled"}:
-                    return True
+                state = (yield from self._queue.find(message)).state
+                if state in {"leased", "cancelled"}:
+                    return Cancelling.ASKED if state == "leased" else Cancelling.CANCELLED
                 continue
             if found.state not in {"ready", "delayed"}:
-                return False
+                return Cancelling.ENDED
             if (yield from self._queue.cancel(message)):
-                return True
-        return False
+                return Cancelling.CANCELLED
+        return Cancelling.ASKED  # it changes hands too quickly; whoever asks once more will meet it
 
     def retry(self, message: MessageId) -> Procedure[bool]:
         """Put it back in line; False when it is no dead letter."""

@@ -131,8 +131,10 @@ class BenchWorker:
 
     def _end(self, queue: WorkQueue, delivery: Delivery, settlement: Settlement | None, tally: Tally) -> None:
         ending = _crash(delivery) if settlement is None else settlement
-        kept_ms = max((self._app.registry.result_ttl_ms(task.name) for task in self._app.registry), default=0)
-        lost = queue.store.run(queue.calls.settle([ending], _CONSUMER, kept_ms))
+        registry = self._app.registry
+        longest_ms = max((registry.result_ttl_ms(task.name) for task in registry), default=0)
+        kept_ms = registry.result_ttl_ms(delivery.task) or longest_ms  # a workflow asks for it in any case
+        lost = queue.store.run(queue.calls.settle([ending], _CONSUMER, kept_ms, longest_ms))
         tally.add_run(ending, was_settled=not lost)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from mqworker.queues.work.keys import DEFAULT_NAMESPACE, queues_key
+from mqworker.model.names import DEFAULT_NAMESPACE
+from mqworker.queues.work.keys import queues_key
 from mqworker.settings import Settings
 from mqworker.supervisor.liveness import LivenessLimits
 from tests.drills.conftest import MakeScene, Report, Sized

@@ -9,6 +9,7 @@ import pytest
 from mqworker.model.guard import chosen_id_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
+from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
@@ -286,3 +287,34 @@ def test_silent_consumers_are_named(queue: WorkQueue, raw: RawQueue) -> None:
     raw.client.zadd(raw.key("consumers"), {"silent": LONG_AGO_MS})
 
     assert queue.silent_consumers(AN_HOUR_MS) == ["silent"]
+
+
+@pytest.mark.parametrize("order", [(1, 600), (600, 1)])
+def test_each_result_is_kept_as_long_as_its_task_says(
+    queue: WorkQueue, raw: RawQueue, order: tuple[int, int]
+) -> None:
+    kept = {}
+    for seconds in order:
+        queue.enqueue(a_message())
+        (delivery,) = queue.claim(1)
+        queue.store.run(queue.calls.settle([Ack(delivery, b"x")], None, seconds * 1000, 600_000))
+        kept[seconds] = delivery.id
+    ends = raw.key("results:ends")
+    assert raw.client.zrange(ends, 0, -1) == [kept[1].encode()]
+
+    raw.client.zadd(ends, {kept[1]: 1})
+    queue.rotate_results()
+
+    assert (queue.find(kept[1]).state, queue.find(kept[600]).state) == ("absent", "succeeded")
+    assert raw.client.exists(ends) == 0
+
+
+def test_an_id_that_is_used_again_is_not_dropped_for_its_result_of_before(
+    queue: WorkQueue, raw: RawQueue
+) -> None:
+    for seconds in (1, 600):
+        queue.enqueue(Message(MessageId("m1"), b"", TaskName("t")))
+        (delivery,) = queue.claim(1)
+        queue.store.run(queue.calls.settle([Ack(delivery, b"x")], None, seconds * 1000, 600_000))
+
+    assert raw.client.exists(raw.key("results:ends")) == 0

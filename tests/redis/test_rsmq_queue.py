@@ -93,11 +93,12 @@ def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsm
     assert queue.reclaim() == (0, 0)
 
 
-def test_a_queue_that_another_client_deleted_is_made_again(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_queue_that_another_client_deleted_is_made_again_for_a_new_message(
+    queue: RsmqQueue, rsmq: Rsmq
+) -> None:
     queue.enqueue(a_message(b"before"))
     rsmq.delete_queue(Q)
     assert queue.claim() == []
-    rsmq.delete_queue(Q)
 
     queue.enqueue(a_message(b"after"))
 
@@ -224,3 +225,45 @@ def test_a_settled_queue_leaves_no_lease_behind(queue: RsmqQueue, raw: redis.Red
 def test_what_the_layout_cannot_hold_is_refused(queue: RsmqQueue, wish: dict[str, object]) -> None:
     with pytest.raises(InvalidArgument, match="RSMQ"):
         queue.enqueue(a_message(**wish))
+
+
+def half_made(raw: redis.Redis) -> None:
+    """As a foreign client leaves it that died, or failed, between two writes."""
+    raw.hset(f"rsmq:{Q}:Q", "vt", "30")
+
+
+def test_a_queue_that_a_foreign_client_left_half_made_is_completed_by_whoever_makes_it(
+    rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    half_made(raw)
+
+    rsmq.create_queue(Q, vt=60, delay=0, maxsize=65536)
+
+    attributes = rsmq.get_queue_attributes(Q)
+    assert (attributes.vt, attributes.delay, attributes.maxsize) == (30, 0, 65536)
+    assert raw.sismember("rsmq:QUEUES", Q)
+
+
+def test_a_half_made_queue_is_completed_by_whoever_claims_from_it_or_sends_to_it(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.claim()
+    raw.hdel(f"rsmq:{Q}:Q", "delay", "maxsize")
+
+    assert queue.claim() == []
+    rsmq.send_message(Q, "hello")
+
+    assert rsmq.get_queue_attributes(Q).msgs == 1
+
+
+def test_who_only_polls_does_not_make_a_deleted_queue_anew(
+    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+) -> None:
+    queue.claim()
+    rsmq.delete_queue(Q)
+
+    assert [queue.claim() for _ in range(3)] == [[], [], []]
+    assert (rsmq.list_queues(), raw.exists(f"rsmq:{Q}:Q")) == ([], 0)
+
+    queue.enqueue(a_message())
+    assert len(queue.claim()) == 1

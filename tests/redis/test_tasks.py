@@ -18,9 +18,10 @@ import pytest
 from mqworker import App, Context, JobStatus, Retry, Unique, current_context
 from mqworker.errors import InvalidArgument, LeaseLost, QueueFull, TaskCancelled, TaskTimeout
 from mqworker.model.delivery import Delivery
+from mqworker.model.envelope import encode_call
 from mqworker.model.instant import After
 from mqworker.model.message import Message
-from mqworker.model.names import MessageId, TaskName, consumer_name
+from mqworker.model.names import ConsumerName, MessageId, TaskName, consumer_name
 from mqworker.model.settlement import Ack, Bury, Park, Release
 from mqworker.model.settlement import Retry as RetrySettlement
 from mqworker.model.value_codec import unpack
@@ -290,11 +291,32 @@ def test_a_task_that_keeps_no_result_may_return_anything(app: App, worker: HandW
     assert settlement.result == b""
 
 
+def test_a_call_made_for_another_signature_is_parked_and_runs_when_the_task_fits_again(
+    app: App, worker: HandWorker
+) -> None:
+    newer = App("shop", settings=app.settings)
+    newer.task(name="t")(lambda number, factor: number * factor)
+    queue = app.work_queue()
+    task = app.task(name="t", retry=0)(lambda number: number)
+    queue.enqueue(Message(MessageId("m1"), encode_call((6, 7), {}), task.name))
+
+    refused = only(list(worker.run_all()))
+    assert isinstance(refused, Park)
+    assert refused.mark
+    assert "too many positional arguments" in refused.failure.message
+    assert (queue.counts().delayed, queue.counts().dead) == (1, 0)
+
+    known = ("t", newer.registry.named("t").binding.version)
+    claimed = queue.store.run(queue.calls.claim_records(1, ConsumerName("newer"), (), known))
+    assert len(claimed) == 1
+    newer.close()
+
+
 def test_an_undecodable_body_is_buried_and_nothing_runs(app: App, worker: HandWorker) -> None:
     ran: list[int] = []
     task = app.task(name="t")(lambda number: ran.append(number + 1))
     queue = app.work_queue()
-    for body in (b"cos\nsystem\n(S'true'\ntR.", b"\x92\x92\x01\x02\x80", b"\x92" + b"\x91" * 999):
+    for body in (b"cos\nsystem\n(S'true'\ntR.", b"\x92\x92\x01", b"\x92" + b"\x91" * 999):
         queue.enqueue(Message(MessageId(f"m{len(body)}"), body, task.name))
 
     settlements = worker.run_all()

@@ -35,9 +35,14 @@ class CommandLine:
         """A queue on the server."""
         return WorkQueue(name, self.store)
 
-    def add_node(self, *queues: str, models: Fact = None, **facts: Fact) -> None:
+    def add_node(self, *queues: str, models: Fact = None, running: Fact = None, **facts: Fact) -> None:
         """A node that consumes these queues, as its heartbeat reaper would show it."""
-        dispatcher = {"queues": queues, "workers": {"worker:1": 3}, "models": models or {}}
+        dispatcher = {
+            "queues": queues,
+            "workers": {"worker:1": 3},
+            "models": models or {},
+            "running": running or {},
+        }
         children = [
             a_child("broker"),
             a_child("dispatcher", role="dispatcher", facts=dispatcher),

@@ -79,6 +79,11 @@ class RealNode:
             DEADLINE_S,
         )
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the supervisor."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def stop(self) -> int:
         """TERM; its exit code."""
         assert self._process is not None

@@ -9,6 +9,8 @@ from mqworker.model.envelope import encode_call
 from mqworker.model.instant import After
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Suspect
+from mqworker.model.value_codec import pack
+from mqworker.tasks.running.progress import progress_call
 from tests.support.command_line import CONSUMER, CommandLine
 from tests.support.messages import a_message, some_messages
 from tests.support.real_server import RealServer
@@ -211,3 +213,33 @@ def test_retry_puts_a_dead_message_back_and_nothing_else(line: CommandLine) -> N
     assert revived.output == f"{delivery.id} is back in line in queue mail\n"
     assert again.exit_code == 1
     assert "is ready: only a dead message can be retried" in again.output
+
+
+def test_show_of_a_running_job_tells_who_runs_it_since_when_and_how_far_it_is(line: CommandLine) -> None:
+    delivery = a_delivery(line)
+    line.add_node("mail", running={"worker:1": [[delivery.id, 12_000]]})
+    line.queue("mail").store.run(progress_call(line.queue("mail").calls.keys, delivery, 3, 10))
+
+    shown = line.type("job", "show", delivery.id).output
+
+    assert "task          shop.send\n" in shown
+    assert "attempt       1; before: 0 failed, 0 crashed a worker\n" in shown
+    assert "worker        worker:1 of node web-1\n" in shown
+    assert "(12 s)" in shown
+    assert "progress      3 of 10 (30%)\n" in shown
+    assert "so far" not in shown
+
+
+def test_show_of_a_finished_job_tells_task_times_and_result(line: CommandLine) -> None:
+    delivery = a_delivery(line)
+    result = pack({"total": 42, "password": "hunter2"})
+    line.queue("mail").settle(Ack(delivery, result, Run("worker:1", "web-1", 1, 1_500.0)), consumer=CONSUMER)
+
+    shown = line.type("job", "show", delivery.id).output
+
+    assert "state         succeeded\n" in shown
+    assert "task          shop.send\n" in shown
+    assert "ended         " in shown
+    assert "ran for       1 s\n" in shown
+    assert "'total': 42" in shown
+    assert "hunter2" not in shown

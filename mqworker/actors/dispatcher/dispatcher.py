@@ -4,7 +4,7 @@ Owns:     the credit of each worker and the deliveries in flight.
 Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (worker);
           WorkerExited, RetireWorker, Drain (supervisor).
 Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
-          Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
+          DeliveryBuried, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
 One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
@@ -16,15 +16,19 @@ Workers outlive their dispatcher. One that follows another adopts what they hold
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.adoption import Predecessor, read_held
+from mqworker.actors.dispatcher.cancelling import Stop, posts_to_stop, stop_in
+from mqworker.actors.dispatcher.crash_reports import CrashReports
 from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS, Shortcuts
 from mqworker.actors.dispatcher.foreign_queue import ModelLines, lines_of
 from mqworker.actors.dispatcher.hand_out import Shelf
 from mqworker.actors.dispatcher.lost_workers import (
+    CANCELLED,
     EVIDENCE_WAIT_MS,
     PIPE_BROKE,
     LostWorker,
@@ -34,6 +38,7 @@ from mqworker.actors.dispatcher.lost_workers import (
     settlements_of_drained,
     settlements_of_lost,
 )
+from mqworker.actors.dispatcher.parked import Parking
 from mqworker.actors.dispatcher.permits import ASK_EVERY_MS, PermitRequests
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
 from mqworker.actors.dispatcher.queues import DispatchedQueues
@@ -44,7 +49,6 @@ from mqworker.actors.dispatcher.worker_care import LOOK_EVERY_MS, WORKER, Worker
 from mqworker.actors.dispatcher.workers import Crew, Hand, Idle
 from mqworker.actors.gateway.serving import run_dispatcher
 from mqworker.actors.mail import (
-    CancelDelivery,
     DeliveriesFinished,
     DeliveriesListed,
     DeliveriesReturned,
@@ -108,8 +112,10 @@ class Dispatcher:
         self._crew = Crew()
         self._care = WorkerCare(self._crew, slots, queues, log)
         self._lost = LostWorkers()
+        self._crash_reports = CrashReports(log)
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times, self._begin_probation)
+        self._parking = Parking(self._crew, self._shelf, log)
         self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
         predecessor = Predecessor(has_been=False) if predecessor is None else predecessor
         self._succession = Succession(
@@ -122,7 +128,7 @@ class Dispatcher:
             shortcuts=self._shortcuts,
             slots=slots,
             suspend=self._suspend,
-            cancel=self._cancel,
+            cancel=lambda message: self._stop(Stop(message, is_kill=False)),
             log=log,
         )
         self._stock = StockTaking(
@@ -138,7 +144,7 @@ class Dispatcher:
         self._drain_until_ms: int | None = None
         self._cancelled: list[Post] = []
         self._choose_channels()
-        self._settled = 0
+        self._settled = self._turned_at_ms = 0
         self.is_done = False
 
     # Mail
@@ -162,9 +168,9 @@ class Dispatcher:
             case WorkerExited(worker, cause):
                 self._lost.note_death(self._crew, worker, cause, self._slots.begun(slot_of(worker)))
             case WorkerLeaving():
-                self._crew[sender].is_leaving = True
-            case RetireWorker(worker) if (hand := self._crew.get(worker)) is not None:
-                hand.is_leaving = True
+                self._crew.retire(sender)
+            case RetireWorker(worker):
+                self._crew.retire(worker)
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
             case _:
@@ -178,6 +184,7 @@ class Dispatcher:
 
         What is handed out is on its way before the rest is looked at: the loop sends each mail as it comes.
         """
+        self._turned_at_ms = now_ms
         self._hear_wake_ups(now_ms)
         self._shortcuts.close_overdue(now_ms)
         yield from self._hand_out(now_ms)
@@ -188,6 +195,7 @@ class Dispatcher:
             self._poll_at_ms = now_ms + POLL_MS
             for queue in self._queues:
                 queue.may_have_messages = True
+            self._parking.look(self._queues)
         room = self._room()
         self._permits.note_room(self._queues, room)
         self._lines.turn(self._shelf, room, self._idle(), self._queues, now_ms)
@@ -201,6 +209,7 @@ class Dispatcher:
         self._take_stock(now_ms)
         self._give_back_what_waits(now_ms)
         yield from self._care.look_after(now_ms)
+        yield from self._crash_reports.posts(self._crew)
         yield from self._permits.mails(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
@@ -238,6 +247,7 @@ class Dispatcher:
             "waiting_alone": self._shelf.waiting_alone,
             "in_flight": sum(len(hand.flights) for hand in self._crew),
             "workers": {hand.name: len(hand.flights) for hand in self._crew},
+            "running": {hand.name: hand.long_running(self._turned_at_ms) for hand in self._crew},
             "queues": sorted(queue.name for queue in (*self._queues, *self._lines)),
             "models": self._lines.facts(),
             "is_store_up": not any(queue.resume_at_ms for queue in self._queues),
@@ -283,7 +293,9 @@ class Dispatcher:
         if self._shelf or self._shelf.waiting_alone:
             self._shortcuts.close_all()
         waits = [since_ms for each in self._queues if (since_ms := each.unacked_since_ms) is not None]
-        return self._shelf.hand_out(now_ms, min(waits, default=None))
+        posts = self._shelf.hand_out(now_ms, min(waits, default=None))
+        self._parking.set_aside()
+        return posts
 
     def _room(self, *, in_order: bool = False) -> int:
         if self._drain_until_ms is not None:
@@ -377,13 +389,14 @@ class Dispatcher:
         hand = self._crew[sender]
         hand.tasks, hand.threads, hand.concurrency = mail.tasks, mail.threads, mail.concurrency
         hand.last_report_ms = now_ms
-        self._queues.learn(mail)
+        self._queues.learn(replace(mail, tasks={**self._crew.tasks(), **mail.tasks}))
         self._choose_channels()
         self._succession.note_heard(sender)
         hand.is_heard = True
         if mail.held:
             return self._succession.welcome(hand, read_held(mail.held))
-        hand.is_ready = True
+        self._crew.open(hand)
+        self._parking.look(self._queues)
         return [Post(sender, StandReady(self._shortcuts.channels(sender, self._queues)))]
 
     def _accept(self, now_ms: int) -> Iterator[Post]:
@@ -413,10 +426,11 @@ class Dispatcher:
 
     def _settle_flights_of(self, lost: LostWorker) -> None:
         hand, cause = lost.hand, lost.hand.cause or "unknown"
-        if self._drain_until_ms is not None:
+        if self._drain_until_ms is not None or cause.startswith(CANCELLED):
             settlements_by_queue = settlements_of_drained(hand)
         else:
             settlements_by_queue = settlements_of_lost(hand, lost.begun, cause)
+        self._crash_reports.note(settlements_by_queue, hand, cause)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
         if hand.flights:
@@ -426,10 +440,12 @@ class Dispatcher:
 
     def _hear_wake_ups(self, now_ms: int) -> None:
         for channel, text in self._wake_ups.heard(self._channels):
-            if text.startswith(b"cancel "):
-                self._cancel(text[7:])
+            if (stop := stop_in(text)) is not None:
+                self._stop(stop)
                 continue
             for queue in self._queues:
+                if channel == queue.keys.meta and self._parking.hear(queue, text):
+                    continue
                 if channel == queue.held_key and text != ADDED:
                     self._shortcuts.hear(queue, text, now_ms)
                 elif channel in (queue.held_key, ""):
@@ -444,10 +460,10 @@ class Dispatcher:
             channels |= {queue.held_key for queue in self._queues}
         self._channels = frozenset(channels)
 
-    def _cancel(self, message: bytes) -> None:
-        for hand in self._crew:
-            if any(flight.record.startswith(message + b" ", 25) for flight in hand.flights.values()):
-                self._cancelled.append(Post(hand.name, CancelDelivery(message.decode())))
+    def _stop(self, stop: Stop) -> None:
+        for queue, unbegun in self._shelf.take_message(stop.message):
+            self._release(queue, [unbegun])  # the queue knows that it was cancelled
+        self._cancelled += posts_to_stop(stop, self._crew, self._slots)
 
     # The end
 

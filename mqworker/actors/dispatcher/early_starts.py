@@ -107,7 +107,9 @@ class Shortcuts:
             return False
         if not hand.flights:
             hand.last_report_ms, hand.is_slow = now_ms, False
-        hand.take(fence, self._shelf.flight(queue, record))
+        flight = self._shelf.flight(queue, record)
+        flight.since_ms = now_ms
+        hand.take(fence, flight)
         hand.presumed[queue.name, fence] = now_ms
         return True
 

@@ -97,6 +97,7 @@ class ModelLine(DispatchedQueue):
             **public_facts(self.model),
             "held": self.clerk.held,
             "counts": dict(self.clerk.counts),
+            "counts_age_ms": self.clerk.counts_age_ms,
             "trouble": self.clerk.trouble,
         }
 

@@ -31,7 +31,10 @@ OUTAGE_PAUSE_MS = 500
 NO_PAUSE_MS = 0
 CLOSE_S = 2.0
 COUNT_EVERY_MS = 2_000
-_COUNTING_SHARE = 100  # a long table takes a database long to count: at most so small a part of the time
+COUNT_AT_LEAST_EVERY_MS = 5_000
+_COUNTING_SHARE = (
+    20  # a long table takes a database long to count: a small part of the time, if that is possible
+)
 
 
 def fences_since(now_ms: int) -> Iterator[int]:
@@ -84,6 +87,7 @@ class Clerk:
         """What went wrong of late, in words; empty while all is well."""
         self.counts: Mapping[str, int] = {}
         """How many messages the queue holds, by the words of its model; some seconds old."""
+        self._counted_at_ms: int | None = None
         self._model = model
         self._open = open_queue
         self._fences = fences
@@ -133,6 +137,11 @@ class Clerk:
     def take_lost(self) -> list[int]:
         """Fences of leases that were lost since the last time."""
         return [self._lost.popleft() for _ in range(len(self._lost))]
+
+    @property
+    def counts_age_ms(self) -> int | None:
+        """How old `counts` is; None before the first."""
+        return None if self._counted_at_ms is None else self._clock.monotonic_ms() - self._counted_at_ms
 
     @property
     def held(self) -> int:
@@ -279,9 +288,11 @@ class Clerk:
     def _count(self, queue: OpenQueue, now_ms: int) -> None:
         if now_ms < self._count_at_ms or self._is_closing:
             return
+        began_ms = self._clock.monotonic_ms()
         self.counts = queue.counts()
-        counted_at_ms = self._clock.monotonic_ms()
-        self._count_at_ms = counted_at_ms + max(COUNT_EVERY_MS, (counted_at_ms - now_ms) * _COUNTING_SHARE)
+        self._counted_at_ms = counted_at_ms = self._clock.monotonic_ms()
+        pause_ms = max(COUNT_EVERY_MS, (counted_at_ms - began_ms) * _COUNTING_SHARE)
+        self._count_at_ms = counted_at_ms + min(COUNT_AT_LEAST_EVERY_MS, pause_ms)
 
     def _finish(self) -> None:
         """Nobody waits long for this: what is not settled now comes back by the rules of the model."""

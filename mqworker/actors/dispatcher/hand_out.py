@@ -18,7 +18,7 @@ from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
 from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
 from mqworker.actors.mail import RunDeliveries
-from mqworker.model.record import UNMARKED, is_on_probation, must_run_alone, task_of
+from mqworker.model.record import UNMARKED, is_on_probation, is_record_of, must_run_alone, task_of
 
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 """A mail is closed when it holds so much; the frame around it may have a multiple of that."""
@@ -44,6 +44,7 @@ class _Kind(NamedTuple):
     expected_ms: float | None
     is_async: bool
     is_once: bool
+    is_known: bool
 
 
 class Shelf:
@@ -59,6 +60,7 @@ class Shelf:
         self._may_be_reserved = False
         self._expected: set[tuple[str, int]] = set()
         """Those for which a worker is kept, by queue and fence."""
+        self._unknown: list[tuple[DispatchedQueue, Claimed]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -83,6 +85,18 @@ class Shelf:
     def count_by_queue(self) -> Counter[str]:
         """How many wait here of each queue."""
         return Counter(queue.name for queue, _ in self._waiting)
+
+    def take_unknown(self) -> list[tuple[DispatchedQueue, Claimed]]:
+        """Take what was not handed out because nobody here knows its task."""
+        unknown, self._unknown = self._unknown, []
+        return unknown
+
+    def take_message(self, message: bytes) -> list[tuple[DispatchedQueue, Claimed]]:
+        """Take off one message, by its id."""
+        taken = [each for each in (*self._waiting, *self._lone) if is_record_of(each[1].record, message)]
+        for each in taken:
+            (self._waiting if each in self._waiting else self._lone).remove(each)
+        return taken
 
     def take_overdue(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
         """Take off what nobody here could take for too long, with all of its queue that came after it.
@@ -154,6 +168,7 @@ class Shelf:
         kinds: dict[tuple[str, bytes], _Kind] = {}
         left: deque[tuple[DispatchedQueue, Claimed]] = deque()
         hand: Hand | None = None
+        is_mixed = self._crew.is_mixed
         for queue, claimed in self._waiting:
             record, task = claimed.record, task_of(claimed.record)
             is_marked = record[23:25] != UNMARKED
@@ -161,10 +176,13 @@ class Shelf:
                 self._lone.append((queue, claimed))
                 continue
             kind = kinds.get((queue.name, task)) or self._kind(kinds, queue, task)
-            expected_ms, is_async, _ = kind
+            expected_ms, is_async, _, is_known = kind
+            if not is_known:
+                self._unknown.append((queue, claimed))
+                continue
             is_alone = _is_alone(kind) or (is_marked and must_run_alone(record))
-            if is_alone or is_async or hand is None or not hand.has_room(expected_ms or 0.0):
-                hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async)
+            if is_alone or is_async or is_mixed or hand is None or not hand.has_room(expected_ms or 0.0):
+                hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async, task=task)
             if hand is None:
                 has_waited = now_ms - claimed.since_ms >= KEEP_AFTER_MS
                 if has_waited and is_alone and not is_async and self._crew.keep_one():
@@ -183,6 +201,7 @@ class Shelf:
                     is_alone and not is_async,
                     is_async,
                     claimed.start_by_ms,
+                    since_ms=now_ms,
                 ),
             )
             # The latest mail to this worker or a new one: it runs them in the order of its flights.
@@ -225,7 +244,8 @@ class Shelf:
                 continue
             hand.last_report_ms, hand.is_slow = now_ms, False
             self._crew.begin_lone_run(hand, now_ms)
-            flight = replace(self.flight(queue, record), start_by_ms=claimed.start_by_ms, is_lone=True)
+            flight = replace(self.flight(queue, record), start_by_ms=claimed.start_by_ms, since_ms=now_ms)
+            flight.is_lone = True
             hand.take(claimed.fence, flight)
             permits = {claimed.fence: claimed.start_by_ms} if claimed.start_by_ms else {}
             accepted = hand.take_accepted(now_ms)
@@ -253,12 +273,12 @@ class Shelf:
 
     def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
         kind = kinds[queue.name, task] = _Kind(
-            self._times.of(task), queue.is_async(task), queue.runs_once(task)
+            self._times.of(task), queue.is_async(task), queue.runs_once(task), self._crew.knows(task)
         )
         return kind
 
 
 def _is_alone(kind: _Kind) -> bool:
     """Whether nothing else should wait behind it. Of what may run once a dying worker takes one with it."""
-    expected_ms, _, is_once = kind
+    expected_ms, _, is_once, _ = kind
     return expected_ms is None or expected_ms > BATCH_MS or is_once

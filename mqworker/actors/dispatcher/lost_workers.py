@@ -19,12 +19,24 @@ from mqworker.model.crash_limit import after_crash
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After
 from mqworker.model.record import decode_record, task_of
-from mqworker.model.settlement import Bury, Failure, Park, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import (
+    UNKNOWN_TASK,
+    Bury,
+    Failure,
+    Park,
+    Release,
+    Retry,
+    Settlement,
+    Suspect,
+)
+from mqworker.tasks.running.run import UNKNOWN_TASK_MS
 
 EVIDENCE_WAIT_MS = 1_000
 """So long the dispatcher waits for the supervisor's word on how a worker died."""
 HARD_TIMEOUT = "hard time-out"
 PIPE_BROKE = "its pipe broke"
+CANCELLED = "cancelled"
+"""Why workers are killed; how the process ended stands behind it in their cause of death."""
 
 _LONGEST_PAUSE_MS = 600_000
 
@@ -129,6 +141,15 @@ def release(fence: int, record: bytes) -> Settlement:
     """For a delivery that nobody began: back to the line, uncounted."""
     delivery = _delivery(fence, record)
     return Release(delivery) if isinstance(delivery, Delivery) else _unreadable(delivery)
+
+
+def set_aside(fence: int, record: bytes) -> Settlement:
+    """For a delivery whose task no worker here knows: parked for a node that does."""
+    delivery = _delivery(fence, record)
+    if not isinstance(delivery, Delivery):
+        return _unreadable(delivery)
+    failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on this node")
+    return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
 
 
 def park(fence: int, record: bytes, pause_ms: int) -> Settlement:

@@ -31,6 +31,8 @@ MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
 
 
+DELIVERIES, NEVER_DELIVERED = slice(17, 20), b"000"
+"""Where a record counts them (model/record.py)."""
 NO_TICKET = "-"
 """For a message that nobody is to begin by himself."""
 
@@ -91,6 +93,9 @@ class DispatchedQueue:
         self._left_over = 0
         self._cautious_until_ms = 0
         self._caution_ms = CAUTION_MS
+        self._known: Sequence[str] = ()
+        self._looks_for_parked = False
+        """Whether the next claim also asks for what others could not run."""
         self._offering = 0
         self._offered = 0
         """How many the server may hand over to us the moment they are enqueued: idle workers, as of late."""
@@ -115,6 +120,11 @@ class DispatchedQueue:
     def is_limited(self) -> bool:
         """Whether some of its messages wait for permits."""
         return bool(self.limited_tasks)
+
+    def look_for_parked(self, known: Sequence[str]) -> None:
+        """Claim what others could not run, of these tasks, each with its version."""
+        self._known, self._looks_for_parked = known, bool(known)
+        self.may_have_messages = self.may_have_messages or bool(known)
 
     def charge(self, run_ms: float) -> None:
         """Note the time that workers spent on messages of this queue."""
@@ -217,7 +227,8 @@ class DispatchedQueue:
                 self._offering = max(0, min(self.asked_for, idle.sequential))
                 # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted.
                 offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
-                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer)]
+                known = self._known if self._looks_for_parked else ()
+                calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer, known)]
             if not calls:
                 return None
             self._settlements = []
@@ -243,6 +254,9 @@ class DispatchedQueue:
         is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
         self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
         self._is_line_long = self.asked_for > 0 and is_more_likely
+        if self._looks_for_parked and self.asked_for:
+            # What was parked was delivered before; as long as such come, there may be more of them.
+            self._looks_for_parked = any(record[DELIVERIES] != NEVER_DELIVERED for _, record in reply)
         return acked + self._to_hand_out([self._claimed(fence, record, now_ms) for fence, record in reply])
 
     def _claimed(self, fence: int, record: bytes, now_ms: int) -> Claimed:

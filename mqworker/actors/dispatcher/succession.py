@@ -120,7 +120,7 @@ class Succession:
                 hand.flights[key].record = record
         stale = [[queue, fence] for queue, fence in verdict.stale if (queue, fence) in hand.flights]
         self._log.info("deliveries_adopted", worker=hand.name, count=len(hand.flights), stale=len(stale))
-        hand.is_ready = True
+        self._crew.open(hand)
         self._cancel_as_wished(hand)
         return stale
 

@@ -92,7 +92,7 @@ class WorkerCare:
     def facts(self) -> dict[str, Any]:
         """For the status screen: who runs something, who was asked and has not answered."""
         return {
-            "running": [hand.name for hand in self._crew if self._is_running(hand)],
+            "busy": [hand.name for hand in self._crew if self._is_running(hand)],
             "unanswered_ms": {
                 hand.name: self._now_ms - hand.question.asked_at_ms
                 for hand in self._crew

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqworker.actors.dispatcher.run_times import BATCH_MS
+from mqworker.model.record import id_of
+from mqworker.model.settlement import UNKNOWN_TASK
 
 NO_TASKS: dict[str, Any] = {}
 _AHEAD_MS = 2 * BATCH_MS
@@ -14,6 +16,7 @@ SHORTEST_PATIENCE_MS = 2_000
 """So long a worker may take to get empty, the first time."""
 _MOST_AHEAD_BYTES = 32 * 1024 * 1024
 """A worker that has so much is given nothing more: whoever does not read twice that is ended (mailbox.py)."""
+SHOWN_AFTER_MS, MOST_SHOWN = 200, 10
 
 
 @dataclass(slots=True)
@@ -32,6 +35,8 @@ class Flight:
     """Whether nothing at all may run beside it; `is_alone` only keeps others from waiting behind it."""
     is_lost: bool = False
     """Its worker was told that somebody else has it."""
+    since_ms: int | None = None
+    """When it was handed out; None where only the worker knows."""
 
 
 @dataclass(slots=True)
@@ -97,8 +102,17 @@ class Hand:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be given anything."""
-        return self.is_ready and not self.is_leaving and self.busy_bytes < _MOST_AHEAD_BYTES
+        """Whether it may be given more."""
+        return self.takes_work and self.busy_bytes < _MOST_AHEAD_BYTES
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether it may be given anything at all."""
+        return self.is_ready and not self.is_leaving
+
+    def knows(self, task: str) -> bool:
+        """Whether it has this task; one that named no tasks is asked."""
+        return task in self.tasks or not self.tasks
 
     def has_room(self, expected_ms: float) -> bool:
         """Whether so much work more is about a batch ahead at the most, with nothing slow before it."""
@@ -180,6 +194,15 @@ class Hand:
         flight.is_lost = True
         return True
 
+    def long_running(self, now_ms: int) -> list[tuple[str, int]]:
+        """Ids of the oldest that it has for a while, and for how long, for the status screen."""
+        ages = [
+            (id_of(flight.record).decode(errors="replace"), now_ms - flight.since_ms)
+            for flight in self.flights.values()
+            if flight.since_ms is not None and now_ms - flight.since_ms >= SHOWN_AFTER_MS
+        ]
+        return sorted(ages, key=lambda each: -each[1])[:MOST_SHOWN]
+
     def drop(self, queue: str, fence: int) -> Flight | None:
         """Forget a delivery that it reported or returned; None when it had none such."""
         if self.presumed:
@@ -220,6 +243,8 @@ class Crew:
     def __init__(self) -> None:
         self._hands: dict[str, Hand] = {}
         self._patience_ms = SHORTEST_PATIENCE_MS
+        self.is_mixed = False
+        """Whether its workers know different tasks, as they do while one after the other gets new code."""
 
     def __iter__(self) -> Iterator[Hand]:
         return iter(self._hands.values())
@@ -237,15 +262,54 @@ class Crew:
     def join(self, worker: str) -> Hand:
         """A worker of a new generation, with empty hands."""
         self._hands[worker] = hand = Hand(worker)
+        self.compare()
         return hand
 
     def leave(self, worker: str) -> Hand | None:
         """Take a worker off the list, with what it has in its hands."""
-        return self._hands.pop(worker, None)
+        hand = self._hands.pop(worker, None)
+        self.compare()
+        return hand
 
-    def choose(self, expected_ms: float | None, *, is_async: bool) -> Hand | None:
+    def open(self, hand: Hand) -> None:
+        """From now on it may be given work."""
+        hand.is_ready = True
+        self.compare()
+
+    def retire(self, worker: str) -> None:
+        """Give a worker nothing more."""
+        if (hand := self._hands.get(worker)) is not None:
+            hand.is_leaving = True
+
+    def compare(self) -> None:
+        """Workers came, went or are about to: see whether those that take work all know the same tasks."""
+        known = [hand.tasks for hand in self if hand.takes_work]
+        self.is_mixed = any(tasks != known[0] for tasks in known)
+
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """All that its workers know; of several versions the newest worker's."""
+        return {name: task for hand in self if hand.takes_work for name, task in hand.tasks.items()}
+
+    def known_versions(self) -> list[str]:
+        """Each task and its version; where there are several, any call may fit one of them."""
+        versions: dict[str, set[str]] = {}
+        for hand in self:
+            for name, task in hand.tasks.items() if hand.takes_work else ():
+                versions.setdefault(name, set()).add(task.get("version", UNKNOWN_TASK))
+        pairs = ((name, found.pop() if len(found) == 1 else UNKNOWN_TASK) for name, found in versions.items())
+        return [part for pair in pairs for part in pair]
+
+    def knows(self, task: bytes) -> bool:
+        """Whether somebody here can run it; while nobody is there to be asked: perhaps."""
+        name = task.decode(errors="replace")
+        takers = [hand for hand in self if hand.takes_work]
+        return not takers or any(hand.knows(name) for hand in takers)
+
+    def choose(self, expected_ms: float | None, *, is_async: bool, task: bytes = b"") -> Hand | None:
         """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
         told = [hand for hand in self if not hand.ticket]  # what the others do this moment, nobody knows
+        if self.is_mixed:
+            told = [hand for hand in told if hand.knows(task.decode(errors="replace"))]
         if is_async:
             return _least(hand for hand in told if hand.has_async_room())
         if expected_ms is None or expected_ms > BATCH_MS:

@@ -8,6 +8,7 @@ from functools import partial
 from mqworker.errors import (
     InvalidArgument,
     MqworkerError,
+    NotSupported,
     QueueFull,
     StaleCall,
     StoreFull,
@@ -28,6 +29,7 @@ WRONG_TYPE = "wrong_type"
 _CODE_OF_WRONG_TYPE = "WRONGTYPE"
 _KIND_BY_CLASS: Mapping[type[MqworkerError], str] = {
     InvalidArgument: "invalid",
+    NotSupported: "not_supported",
     QueueFull: "queue_full",
     StoreFull: "store_full",
     StoreRefused: "refused",

@@ -11,8 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from mqworker.actors.run_slot import Beside
 from mqworker.actors.waker import Bell
 from mqworker.model.delivery import Delivery
+from mqworker.model.names import MessageId
 from mqworker.model.settlement import Release, Settlement
 from mqworker.tasks.running.run import TaskRunner
+
+_LOOKS = 3
+"""A coroutine begins a step or two after it was handed to its loop."""
 
 
 class Bench:
@@ -32,6 +36,7 @@ class Bench:
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executor: ThreadPoolExecutor | None = None
+        self._tasks: dict[MessageId, asyncio.Task[None]] = {}  # only the loop's thread touches it
 
     @property
     def busy(self) -> int:
@@ -53,7 +58,7 @@ class Bench:
         run = asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
         self._async_runs[queue, delivery.fence] = run
 
-    def cancel(self, queue: str, fence: int) -> None:
+    def abandon(self, queue: str, fence: int) -> None:
         """End a run on the event loop, as `asyncio.Task.cancel` does; the others cannot be ended."""
         run = self._async_runs.get((queue, fence))
         if run is not None:
@@ -66,6 +71,11 @@ class Bench:
         table = self._noting()
         self.running[queue, delivery.fence] = delivery
         self._executor.submit(self._run, queue, delivery, table)
+
+    def cancel(self, message: MessageId) -> None:
+        """Cancel the coroutine that runs this message, if there is one. Threads cannot be interrupted."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._cancel_on_loop, self._loop, message, _LOOKS)
 
     def finished(self) -> Iterator[tuple[str, Settlement]]:
         """What was finished since the last time."""
@@ -91,16 +101,30 @@ class Bench:
             self._table = self._open_table()
         return self._table
 
+    def _cancel_on_loop(self, loop: asyncio.AbstractEventLoop, message: MessageId, looks: int) -> None:
+        # Taken off: asked twice, the task is cancelled once, or tidying up would be cancelled too.
+        task = self._tasks.pop(message, None)
+        if task is not None:
+            self._runner.cancel(message)
+            task.cancel()
+        elif looks > 0:
+            loop.call_soon(self._cancel_on_loop, loop, message, looks - 1)
+
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._is_closing:  # a task that stops the loop must not stop the others for ever
             loop.run_forever()
 
     async def _arun(self, queue: str, delivery: Delivery, table: Beside) -> None:
         place = table.begin(queue, delivery.fence)
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks[delivery.id] = task
         try:
             settlement = await self._runner.arun(delivery, queue)
         except asyncio.CancelledError:
             settlement = Release(delivery)  # refused: it was cancelled because somebody else has it
+        finally:
+            self._tasks.pop(delivery.id, None)
         table.end(place)
         self._done(queue, settlement)
 

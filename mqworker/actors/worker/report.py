@@ -7,7 +7,7 @@ refused by its fence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mqworker.actors.actor import Post
@@ -29,13 +29,18 @@ class Report:
     def __init__(
         self,
         calls_of: Callable[[QueueName], WorkQueueCalls],
-        results_ms: int,
+        result_ms_by_task: Mapping[str, int],
         other_models: Collection[str] = (),
     ) -> None:
-        """`other_models` are queues that are no work queues: settlements in them are reported as they are."""
+        """For how long results are kept: those of a task that keeps none, as long as any (workflows ask so).
+
+        `other_models` are queues that are no work queues: settlements in them are reported as they are.
+        """
         self._other_models = other_models
         self._calls_of = calls_of
-        self._results_ms = results_ms
+        self._result_ms_by_task = result_ms_by_task
+        self._longest_ms = max(result_ms_by_task.values(), default=0)
+        self._is_uniform = len({ms for ms in result_ms_by_task.values() if ms}) <= 1
         self._calls_by_queue: dict[str, WorkQueueCalls] = {}
         self._settlements: dict[str, list[Settlement]] = {}
         self._unaccepted: dict[int, tuple[DeliveriesFinished, list[Settlement]]] = {}
@@ -55,7 +60,8 @@ class Report:
         return [
             Post(_DISPATCHER, self._mail(queue, part))
             for queue, settlements in gathered.items()
-            for part in _parts(settlements)
+            for alike in self._alike(settlements)
+            for part in _parts(alike)
         ]
 
     @property
@@ -79,6 +85,20 @@ class Report:
         """For a new dispatcher: all that was posted and nobody accepted."""
         return [Post(_DISPATCHER, mail) for mail, _ in self._unaccepted.values()]
 
+    def _alike(self, settlements: list[Settlement]) -> Iterable[list[Settlement]]:
+        """Those whose results are kept equally long, together: one call to settle has one time for all."""
+        if self._is_uniform:
+            return (settlements,)
+        alike: dict[int, list[Settlement]] = {}
+        for settlement in settlements:
+            alike.setdefault(self._result_ms(settlement), []).append(settlement)
+        return alike.values()
+
+    def _result_ms(self, settlement: Settlement) -> int:
+        delivery = settlement.delivery
+        own_ms = self._result_ms_by_task.get(delivery.task) if isinstance(delivery, Delivery) else None
+        return own_ms or self._longest_ms
+
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
         self._number += 1
         mail = DeliveriesFinished(
@@ -98,7 +118,8 @@ class Report:
         calls = self._calls_by_queue.get(queue)
         if calls is None:
             calls = self._calls_by_queue[queue] = self._calls_of(QueueName(queue))
-        return list(calls.settle(settlements, None, self._results_ms).arguments)
+        own_ms = self._longest_ms if self._is_uniform else self._result_ms(settlements[0])
+        return list(calls.settle(settlements, None, own_ms, self._longest_ms).arguments)
 
 
 def _parts(settlements: list[Settlement]) -> list[list[Settlement]]:

@@ -16,8 +16,11 @@ A worker outlives its dispatcher: it goes on with what it has, and tells the nex
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +34,7 @@ from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesListed,
     DeliveriesReturned,
+    DeliveryBuried,
     Drain,
     ListDeliveries,
     Mail,
@@ -52,8 +56,8 @@ from mqworker.actors.worker.limits import WorkerLimits
 from mqworker.actors.worker.mail_thread import SLOW_AFTER_MS, MailThread
 from mqworker.actors.worker.pool import Bench
 from mqworker.actors.worker.report import Report
-from mqworker.errors import InvalidMessage
-from mqworker.log import Logger
+from mqworker.errors import InvalidMessage, TaskFailed
+from mqworker.log import Logger, capture_standard_logging
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import ConsumerName, MessageId, queue_name
@@ -63,9 +67,11 @@ from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
 from mqworker.settings import Settings
 from mqworker.tasks.app import App, QueueDeclaration
+from mqworker.tasks.context import name_task
 from mqworker.tasks.default_app import default_app
 from mqworker.tasks.events.subscription import register_subscriptions
 from mqworker.tasks.loading import load_app
+from mqworker.tasks.model_marks import publish_models
 from mqworker.tasks.options import AS_SET
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreDesk
@@ -120,9 +126,11 @@ class Worker:
         self._mail_thread: MailThread | None = None
         self._enter_task: Callable[[], object] = lambda: None
         self._leave_task: Callable[[], object] = lambda: None
+        self._interrupt: Callable[[], object] = lambda: None
         self._has_dispatcher = True
         self._awaits_word = False
         """Whether a new dispatcher has yet to say which of the pending deliveries are still ours."""
+        self._buried: list[DeliveryBuried] = []
         self._is_draining = False
         self._is_ordered_out = False
         self._has_announced_leaving = False
@@ -133,6 +141,16 @@ class Worker:
             lambda: loop.serve(self.turn_beside_task), lambda: self._report.count, slow_after_s=slow_after_s
         )
         self._enter_task, self._leave_task = thread.enter_task, thread.leave_task
+
+    def interrupt_by_signal(self) -> None:
+        """Let a cancelled task be ended in its middle. Called in the main thread, where tasks run.
+
+        Nothing is read or sent in the handler: it raises in the task that was cancelled, or does nothing.
+        """
+        signal.signal(signal.SIGUSR1, lambda *_: self._runner.interrupt_if_cancelled())
+        signal.siginterrupt(signal.SIGUSR1, False)  # noqa: FBT003 - system calls of the task go on
+        main_thread = threading.get_ident()
+        self._interrupt = lambda: signal.pthread_kill(main_thread, signal.SIGUSR1)
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Take in work; `turn` does it."""
@@ -150,8 +168,10 @@ class Worker:
                 return self._drop(stale)
             case PeerAttached(peer) if peer == DISPATCHER:
                 return self._greet()
+            case DeliveryBuried():
+                self._buried.append(mail)  # hooks are code of the application: not here, where a task may run
             case CancelDelivery(message):
-                self._runner.cancel(MessageId(message))
+                self._cancel(MessageId(message))
             case AbandonDelivery(queue, fence):
                 self._abandon(queue, fence)
             case PeerLost(peer) if peer == DISPATCHER:
@@ -176,7 +196,8 @@ class Worker:
             self._run_for_a_stint(now_ms + STINT_MS)
         self._collect_finished()
         yield from self._report.posts()
-        yield from self._leaving()
+        self._tell_hooks()
+        yield from self._leaving(now_ms)
         for announcement in self._announcements:
             announcement.turn(now_ms)
         self.is_done = self._is_draining and self._is_free()
@@ -310,7 +331,18 @@ class Worker:
             self._pending.remove(each)
             self._report.add(queue, Release(each[1]))  # refused, but then the dispatcher knows
         self._runner.note_lost(queue, fence)
-        self._bench.cancel(queue, fence)
+        self._bench.abandon(queue, fence)
+
+    def _cancel(self, message: MessageId) -> None:
+        """Stop what runs; what has not begun goes back, and the queue knows that it was cancelled."""
+        for waiting in [each for each in self._pending if each[1].id == message]:
+            self._pending.remove(waiting)
+            self._report.add(waiting[0], Release(waiting[1]))
+        self._runner.cancel(message)
+        self._bench.cancel(message)
+        if self._running is not None and self._running[1].id == message:
+            # The mail thread has read this while the main thread is in the task: only a signal gets there.
+            self._interrupt()
 
     def _collect_finished(self) -> None:
         for queue, settlement in self._bench.finished():
@@ -326,9 +358,17 @@ class Worker:
             fences.setdefault(queue, []).append(fence)
         return [*reported, Post(DISPATCHER, DeliveriesListed(number, fences))]
 
-    def _leaving(self) -> Sequence[Post]:
-        reason = self._limits.reached(self._report.count)
-        if reason is None or self._has_announced_leaving:
+    def _tell_hooks(self) -> None:
+        buried, self._buried = self._buried, []
+        for mail in buried:
+            with suppress(InvalidMessage):
+                self._runner.tell_buried(decode_record(mail.record, mail.fence), mail.queue, _failed(mail))
+
+    def _leaving(self, now_ms: int) -> Sequence[Post]:
+        if self._has_announced_leaving:
+            return ()
+        reason = self._limits.reached(self._report.count, now_ms)
+        if reason is None:
             return ()
         self._has_announced_leaving = True
         self._log.info("worker_leaving", reason=reason)
@@ -338,6 +378,7 @@ class Worker:
 def main(control: Mailbox, start: ChildStart) -> int:
     """A worker's process: the only one that imports the application."""
     settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
+    capture_standard_logging(name_task, worker=start.name)
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
     index = int(start.name.partition(":")[2])
@@ -364,12 +405,13 @@ def main(control: Mailbox, start: ChildStart) -> int:
         shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
         report=Report(
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
-            _longest_result_ms(app),
+            {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
             frozenset(app.connections.models),
         ),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
         announcements=(
             Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
+            Announcement("models", partial(publish_models, app), logger_of(start)),
             Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
         ),
         clock=clock,
@@ -379,6 +421,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     collect_seldom_in_worker()
     loop = ActorLoop(worker, control, clock, logger_of(start))
     worker.share_mail(loop)
+    worker.interrupt_by_signal()
     loop.run()
     worker.close()
     return 0
@@ -398,6 +441,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 if task.options.max_losses == AS_SET
                 else task.options.max_losses,
                 "limited": task.options.is_gated,
+                "version": task.binding.version,
             }
             for task in app.registry
         },
@@ -414,8 +458,14 @@ def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:
     return {"weight": declared.weight, **model}
 
 
-def _longest_result_ms(app: App) -> int:
-    return max((app.registry.result_ttl_ms(task.name) for task in app.registry), default=0)
+def _failed(mail: DeliveryBuried) -> TaskFailed:
+    return TaskFailed(
+        f"{mail.reason}: {mail.message}",
+        reason=mail.reason,
+        error=mail.error,
+        message=mail.message,
+        traceback="",
+    )
 
 
 def _memory_bytes() -> int:

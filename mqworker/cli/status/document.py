@@ -1,7 +1,8 @@
 """`mqworker status --json`: the shape of the document. Fields are added over time, never renamed or removed.
 
     {"at_ms": 1700000000000, "namespace": "mqw",
-     "verdict": {"health": "healthy" | "degraded" | "down" | "no_redis", "reasons": ["…"]},
+     "verdict": {"health": "healthy" | "degraded" | "down" | "no_redis", "reasons": ["…"],
+                 "remarks": ["…"] (worth knowing, and no trouble)},
      "server": null | {"product", "version", "used_bytes", "limit_bytes" (null: none), "append_only",
                        "primaries", "troubles": ["…"]},
      "nodes": [{"name", "app", "pid", "started_at_ms", "draining", "age_ms",
@@ -13,6 +14,7 @@
                  "leased", "delivered", "dead", "oldest_ms", "paused", "paused_at_ms", "limit",
                  "in_per_s", "out_per_s", "drain_s", "trouble" (why it cannot be read),
                  "consumers": [{"name", "silent_ms", "held"}],
+                 "parked": [{"task", "count", "unknown" (no node knows it; else its calls do not fit)}],
                  "totals": {"enqueued", "succeeded", "retried", "buried", "reclaimed", …}}],
      "idle_queues": how many more there are, of hundreds, that hold nothing and nobody consumes,
      "totals": {the same, over all queues}}
@@ -45,6 +47,7 @@ def document(view: SystemView) -> Document:
         "verdict": {
             "health": verdict.health.value,
             "reasons": [masked_text(reason) for reason in verdict.reasons],
+            "remarks": list(verdict.remarks),
         },
         "server": {
             "product": server.product,
@@ -67,7 +70,7 @@ def outage_document(error: MqworkerError) -> Document:
     return {
         "at_ms": None,
         "namespace": None,
-        "verdict": {"health": "no_redis", "reasons": [str(error)]},
+        "verdict": {"health": "no_redis", "reasons": [str(error)], "remarks": []},
         "server": None,
         "nodes": [],
         "queues": [],
@@ -97,6 +100,9 @@ def queue_document(queue: QueueView) -> Document:
         "trouble": queue.trouble,
         "consumers": [
             {"name": each.name, "silent_ms": each.silent_ms, "held": each.held} for each in queue.consumers
+        ],
+        "parked": [
+            {"task": each.task, "count": each.count, "unknown": each.is_unknown} for each in queue.parked
         ],
         "totals": dict(queue.totals),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mqworker.cli.wording import safe
+from mqworker.cli.wording import duration, safe
 from mqworker.errors import NotSupported
 from mqworker.model.view import NodeView, SystemView
 
@@ -35,7 +35,8 @@ class ModelQueue:
         for facts in self.facts_by_node.values():
             counts = facts.get("counts")
             if isinstance(counts, Mapping) and counts:
-                return ", ".join(f"{_number(each):,} {safe(str(word))}" for word, each in counts.items())
+                numbers = ", ".join(f"{_number(each):,} {safe(str(word))}" for word, each in counts.items())
+                return f"{numbers}{_age(facts.get('counts_age_ms'))}"
         return ""
 
     @property
@@ -76,6 +77,10 @@ def model_lines(view: SystemView) -> list[str]:
         nodes = "; ".join(queue.nodes)
         lines.append(f"{safe(queue.name)}  {safe(queue.title)}{counts}; consumed by {nodes}")
     return lines
+
+
+def _age(ms: object) -> str:
+    return f" ({duration(ms)} ago)" if isinstance(ms, int) else ""
 
 
 def _number(value: object) -> int:

@@ -76,8 +76,11 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """The word, and why; each further reason on a line of its own."""
     word = verdict.health.value
     styled = click.style(word, fg=_COLOR[verdict.health], bold=True)
+    remarks = [
+        click.style(line, dim=True) for each in verdict.remarks for line in textwrap.wrap(safe(each), width)
+    ]
     if not verdict.reasons:
-        return [styled]
+        return [styled, *remarks]
     first, *others = (safe(reason) for reason in verdict.reasons[:_MOST_REASONS])
     if len(verdict.reasons) > _MOST_REASONS:
         others.append(f"… and {len(verdict.reasons) - _MOST_REASONS} more reasons")
@@ -85,7 +88,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     hanging = " " * (len(word) + 2)
     for reason in others:
         lines += textwrap.wrap(reason, width, initial_indent=hanging, subsequent_indent=hanging)
-    return lines
+    return lines + remarks
 
 
 def queue_lines(view: SystemView, width: int) -> list[str]:
@@ -116,7 +119,7 @@ def _server_lines(server: ServerView) -> list[str]:
     memory = size(server.used_bytes)
     if server.limit_bytes:
         memory += f" of {size(server.limit_bytes)} ({server.used_bytes / server.limit_bytes:.0%})"
-    kept = "append-only file" if server.is_append_only else "no append-only file: a crash loses messages"
+    kept = "append-only file" if server.is_append_only else "no append-only file"
     many = f", {server.primaries} primaries" if server.primaries > 1 else ""
     return [f"server  {safe(server.product)} {safe(server.version)}, {memory}, {kept}{many}"]
 

@@ -93,11 +93,11 @@ class RsmqCalls:
         return _keys(self._options.namespace, queue)
 
     def create_queue(self, queue: str, vt: int, delay: int, maxsize: int) -> Call[None]:
-        """Make a queue; refused when there is one."""
+        """Make a queue, or complete one that is half made; refused when there is one."""
         return Call(
             script("create_queue"),
             self.keys(queue).with_registry,
-            (vt, delay, maxsize),
+            (vt, delay, maxsize, "anew"),
             checked(queue, lambda _: None),
             is_numbered=True,
         )
@@ -107,8 +107,18 @@ class RsmqCalls:
         return Call(
             script("create_queue"),
             self.keys(queue).with_registry,
-            (vt, delay, maxsize),
+            (vt, delay, maxsize, "anew"),
             lambda reply: bool(reply == 1),
+            is_numbered=True,
+        )
+
+    def mend_queue(self, queue: str, vt: int, delay: int, maxsize: int) -> Call[bool]:
+        """Complete a queue that is half made; whether there is one now."""
+        return Call(
+            script("create_queue"),
+            self.keys(queue).with_registry,
+            (vt, delay, maxsize, "mend"),
+            lambda reply: bool(reply != b"queueNotFound"),
             is_numbered=True,
         )
 

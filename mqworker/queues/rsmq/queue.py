@@ -87,8 +87,16 @@ class RsmqQueue:
         return self._follow(lambda: self._steps.send(messages))
 
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
-        """Take up to `count` messages under a lease that ends by itself, unless extended."""
-        return self._follow(lambda: self._steps.claim(count, lease_ms))
+        """Take up to `count` messages under a lease that ends by itself, unless extended.
+
+        Who only looks for messages makes no queue anew that somebody has deleted.
+        """
+        try:
+            return self.store.follow(self._steps.claim(count, lease_ms))
+        except UnknownQueue:  # deleted since we made it, or half made by a foreign client
+            if not self.store.follow(self._steps.mend()):
+                return []
+            return self.store.follow(self._steps.claim(count, lease_ms))
 
     def settle(self, *settlements: Settlement) -> list[Settlement]:
         """End deliveries. Those whose lease was lost come back, untouched."""
@@ -144,6 +152,11 @@ class RsmqQueueSteps:
         self._keys = self._rsmq.calls.keys(queue)
         self.lease_calls = RsmqLeaseCalls(queue, self._keys)
         self._is_made = False
+
+    def mend(self) -> Procedure[bool]:
+        """Complete the queue if it is half made; whether it is there."""
+        is_there: bool = yield self._rsmq.calls.mend_queue(self._queue, *self._settings)
+        return is_there
 
     def make_again(self) -> None:
         """Make the queue before its next use, for it is no longer there."""

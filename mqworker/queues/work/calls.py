@@ -97,17 +97,18 @@ class WorkQueueCalls:
         )
 
     def claim_records(
-        self, count: int, consumer: ConsumerName, tickets: Sequence[str] = ()
+        self, count: int, consumer: ConsumerName, tickets: Sequence[str] = (), known: Sequence[str] = ()
     ) -> Call[list[tuple[int, bytes]] | LookAgain]:
         """As `claim`, for a consumer that passes records on unread: (fence, record) each.
 
         One of `tickets` for each that could begin at once: as many as do not wait here are handed over when
-        they are enqueued, each with its ticket.
+        they are enqueued, each with its ticket. `known` are tasks, each with its version: of these comes
+        first what others could not run (parts/parked.lua).
         """
         return Call(
             script("claim"),
             (*self.keys.shared, self.keys.held(consumer)),
-            (self._kept, count, consumer, 1, self._window_ms, " ".join(tickets)),
+            (self._kept, count, consumer, 1, self._window_ms, " ".join(tickets), *known),
             _claimed_records,
             is_numbered=True,
         )
@@ -118,11 +119,19 @@ class WorkQueueCalls:
         return Call(script("settle"), keys, tuple(arguments), len, is_numbered=True)
 
     def settle(
-        self, settlements: Sequence[Settlement], consumer: ConsumerName | None, results_ms: int = 60_000
+        self,
+        settlements: Sequence[Settlement],
+        consumer: ConsumerName | None,
+        results_ms: int = 60_000,
+        longest_ms: int = 0,
     ) -> Call[list[Settlement]]:
-        """End deliveries, keeping results so long at least; the reply lists those whose lease was lost."""
+        """End deliveries, keeping results so long; the reply lists those whose lease was lost.
+
+        `longest_ms` is what other results of the same application are kept, if that is longer.
+        """
+        kept_ms: Argument = f"{results_ms} {longest_ms}" if longest_ms > results_ms else results_ms
         arguments, in_order = settle_arguments(
-            settlements, kept=self._kept, window_ms=self._window_ms, results_ms=results_ms
+            settlements, kept=self._kept, window_ms=self._window_ms, results_ms=kept_ms
         )
         return Call(
             script("settle"),
@@ -205,7 +214,11 @@ class WorkQueueCalls:
 
     def request_cancel(self, message: MessageId) -> Call[int]:
         """Ask that a message which somebody holds be stopped."""
-        return Call(script("request_cancel"), self.keys.shared, (message,), int, is_numbered=True)
+        return Call(script("request_cancel"), self.keys.shared, (message, "cancel"), int, is_numbered=True)
+
+    def request_kill(self, message: MessageId) -> Call[int]:
+        """The same, and that the worker which runs it be ended."""
+        return Call(script("request_cancel"), self.keys.shared, (message, "kill"), int, is_numbered=True)
 
     def clear_outbox(self, ends: Sequence[tuple[MessageId, bytes]]) -> Call[int]:
         """Say that what followed from these ends of workflow members was done."""

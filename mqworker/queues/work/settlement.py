@@ -18,7 +18,7 @@ Unfinished = Retry | Release | Park | Crash | Suspect | Bury
 
 
 def settle_arguments(
-    settlements: Sequence[Settlement], *, kept: int, window_ms: int, results_ms: int
+    settlements: Sequence[Settlement], *, kept: int, window_ms: int, results_ms: Argument
 ) -> tuple[tuple[Argument, ...], list[Settlement]]:
     """The arguments, and the settlements in the order in which the reply speaks of them."""
     done = [settlement for settlement in settlements if type(settlement) is Ack]
@@ -61,6 +61,8 @@ def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
     match settlement:
         case Retry(delivery, due):
             return ("again", delivery.fence, as_argument(due), 1, 0)
+        case Park(delivery, due, mark=mark) if mark:
+            return ("park", delivery.fence, as_argument(due), mark, 0)
         case Park(delivery, due):
             return ("again", delivery.fence, as_argument(due), 0, 0)
         case Release(delivery):

@@ -7,14 +7,25 @@ its servers is, for what lives there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 
-from mqworker.errors import MqworkerError, StoreRefused
+from mqworker.errors import MqworkerError, StoreRefused, StoreUnavailable
 from mqworker.model.names import QueueName
+from mqworker.model.settlement import UNKNOWN_TASK
 from mqworker.model.throughput import Sample, Throughput
-from mqworker.model.view import ChildView, ConsumerView, NodeView, QueueView, SystemView
+from mqworker.model.view import (
+    ChildView,
+    ConsumerView,
+    NodeView,
+    ParkedView,
+    QueueView,
+    ServerView,
+    SystemView,
+)
 from mqworker.queues.work.keys import WorkQueueKeys, beats_keys, node_key, nodes_key, queues_key
 from mqworker.queues.work.samples import decode_sample
 from mqworker.store.command import Command, Reply
@@ -23,6 +34,7 @@ from mqworker.store.script import Call, RawReply, scripts_of
 from mqworker.store.server_check import INFO_COMMANDS, view_of
 
 if TYPE_CHECKING:
+    from mqworker.store.link.cluster_connection import ClusterConnection
     from mqworker.store.store import Store
 
 script = scripts_of(__package__)
@@ -68,23 +80,72 @@ class Reader(Protocol):
         """Let go of the server."""
 
 
+class _Names(NamedTuple):
+    at_ms: int
+    server: ServerView
+    queues: list[str]
+    nodes: list[str]
+    is_partial: bool = False
+
+
 def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> SystemView:
-    """Everything: for `status`. Briefly: of very many queues, those that hold nothing are only counted."""
-    at_ms, server, queue_names, node_names = _read_names(store, namespace)
+    """Everything: for `status`. Of a cluster, what can be had while a part of it is away.
+
+    Briefly: of very many queues, those that hold nothing are only counted.
+    """
+    names = _cluster_names(store, namespace) if _is_cluster(store) else _server_names(store, namespace)
     idle: dict[str, dict[str, int]] = {}
-    if is_brief and len(queue_names) > MOST_SHOWN:
-        idle = _read_idle(store, namespace, queue_names)
-    queues = read_queues(store, namespace, [name for name in queue_names if name not in idle])
-    nodes = _read_nodes(store, namespace, node_names)
+    if is_brief and len(names.queues) > MOST_SHOWN:
+        idle = _read_idle(store, namespace, names.queues)
+    queues = read_queues(store, namespace, [name for name in names.queues if name not in idle])
     return SystemView(
-        at_ms,
+        names.at_ms,
         namespace,
-        view_of(server),
-        nodes,
-        tuple(sorted(queues, key=lambda queue: queue.name)),
+        names.server,
+        _read_nodes(store, namespace, names.nodes),
+        _in_order(queues),
         len(idle),
         {total: sum(totals[total] for totals in idle.values()) for total in TOTALS} if idle else {},
+        names.is_partial,
     )
+
+
+def _server_names(store: Reader, namespace: str) -> _Names:
+    queues, nodes = queues_key(namespace), nodes_key(namespace)
+    time, queue_names, node_names, *info = store.read(
+        [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
+    )
+    return _Names(_ms(time), view_of([info]), _names(queue_names), _names(node_names))
+
+
+def _cluster_names(store: Store, namespace: str) -> _Names:
+    """Raises `StoreUnavailable` only when no primary answers."""
+    outcomes = _ask_primaries(store)
+    answered = [replies for replies in outcomes.values() if not isinstance(replies, MqworkerError)]
+    lost = {name: error for name, error in outcomes.items() if isinstance(error, MqworkerError)}
+    if not answered:
+        raise next(iter(lost.values()))
+    troubles = [f"a part of the cluster is away: {error}" for error in lost.values()]
+    names: list[list[str]] = []
+    for what, key in (("queues", queues_key(namespace)), ("nodes", nodes_key(namespace))):
+        try:
+            names.append(_names(store.read([("SMEMBERS", key)], key)[0]))
+        except MqworkerError as error:
+            troubles.append(f"the names of all {what} cannot be read: {error}")
+            names.append([])
+    server = view_of([replies[1:] for replies in answered])
+    server = replace(server, primaries=len(outcomes), troubles=(*troubles, *server.troubles))
+    return _Names(_ms(answered[0][0]), server, names[0], names[1], bool(troubles))
+
+
+def _ask_primaries(store: Store) -> Mapping[str, list[Reply] | MqworkerError]:
+    # It is one, as `_is_cluster` has found.
+    connection = cast("ClusterConnection", store.connection)
+    return connection.attempt_each_primary([("TIME",), *INFO_COMMANDS])
+
+
+def _in_order(queues: Iterable[QueueView]) -> tuple[QueueView, ...]:
+    return tuple(sorted(queues, key=lambda queue: queue.name))
 
 
 def read_queue_names(store: Reader, namespace: str) -> list[str]:
@@ -114,11 +175,7 @@ def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[Que
 
 
 def _view_in(outcome: list[QueueView] | MqworkerError, name: str) -> QueueView:
-    if isinstance(outcome, StoreRefused):
-        return QueueView(name, trouble=str(outcome))
-    if isinstance(outcome, MqworkerError):
-        raise outcome
-    return outcome[0]
+    return QueueView(name, trouble=str(outcome)) if isinstance(outcome, MqworkerError) else outcome[0]
 
 
 def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -132,7 +189,7 @@ def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str,
             commands.append(("EXISTS", *(prefix + sign for sign in _SIGNS)))
             commands.append(("HMGET", f"{prefix}meta", *TOTALS, *_SWITCHES))
         replies: list[Any] = []  # Any: EXISTS answers a number, HMGET texts
-        with suppress(StoreRefused):  # a foreign key in the place of one of ours: none of these is left out
+        with suppress(MqworkerError):  # a foreign key, or a part that is away: none of these is left out
             replies = _read_all(store, commands)
         for name, count, values in zip(some, replies[::2], replies[1::2], strict=False):
             if count == 0 and not any(values[len(TOTALS) :]):
@@ -142,14 +199,19 @@ def _read_idle(store: Reader, namespace: str, names: Sequence[str]) -> dict[str,
 
 
 def _read_all(store: Reader, commands: Sequence[Command]) -> list[Any]:
-    """Commands on many keys, in one round trip to each server."""
-    if not _is_cluster(store):
-        return store.read(commands, None)
-    replies = store.read_each(commands, [str(command[1]) for command in commands])
+    """Commands on many keys, in one round trip to each server; raises the first trouble."""
+    replies = _read_each(store, commands)
     for reply in replies:
         if isinstance(reply, MqworkerError):
             raise reply
     return replies
+
+
+def _read_each(store: Reader, commands: Sequence[Command]) -> list[Any]:
+    """The same, with the trouble of each in the place of its reply."""
+    if not _is_cluster(store):
+        return store.read(commands, None)
+    return store.read_each(commands, [str(command[1]) for command in commands])
 
 
 def _read_beats(store: Reader, namespace: str) -> dict[bytes, int]:
@@ -178,7 +240,7 @@ def survey(keys: WorkQueueKeys, beats: Mapping[bytes, int]) -> Call[QueueView]:
 def _surveyed(store: Reader, call: Call[QueueView], name: str) -> QueueView:
     try:
         view: QueueView = store.run_together([call])[0]
-    except StoreRefused as error:
+    except (StoreRefused, StoreUnavailable) as error:
         return QueueView(name, trouble=str(error))
     return view
 
@@ -192,30 +254,20 @@ def _is_cluster(store: Reader) -> TypeGuard[Store]:
     return isinstance(getattr(store, "connection", None), ClusterConnection)
 
 
-def _read_names(store: Reader, namespace: str) -> tuple[int, Sequence[Sequence[Reply]], list[str], list[str]]:
-    """The server's time, what each primary says of itself, and who there is."""
-    queues, nodes = queues_key(namespace), nodes_key(namespace)
-    if _is_cluster(store):
-        time, queue_names = store.read([("TIME",), ("SMEMBERS", queues)], queues)
-        node_names = store.read([("SMEMBERS", nodes)], nodes)[0]
-        infos = list(store.connection.each_primary(INFO_COMMANDS).values())
-        return _ms(time), infos, _names(queue_names), _names(node_names)
-    time, queue_names, node_names, *info = store.read(
-        [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
-    )
-    return _ms(time), [info], _names(queue_names), _names(node_names)
-
-
 def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[NodeView, ...]:
     if not names:
         return ()
     keys = [node_key(namespace, name) for name in names]
-    flat = _read_all(store, [command for key in keys for command in (("GET", key), ("PTTL", key))])
-    answers = list(zip(flat[::2], flat[1::2], strict=True))
+    replies = _read_each(store, [command for key in keys for command in (("GET", key), ("PTTL", key))])
+    answers = [
+        # One that lives in a part which is away is not gone, and nothing is known of it.
+        (b"", -1) if isinstance(text, MqworkerError) else (text, ttl_ms)
+        for text, ttl_ms in zip(replies[::2], replies[1::2], strict=True)
+    ]
     found = [
         decode_node(name, text, ttl_ms if isinstance(ttl_ms, int) else -1)
         for name, (text, ttl_ms) in zip(names, answers, strict=True)
-        if isinstance(text, bytes)
+        if isinstance(text, bytes) and text
     ]
     gone = [name for name, (text, _) in zip(names, answers, strict=True) if text is None]
     if gone:
@@ -231,7 +283,7 @@ def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:
 
 
 def _queue_view(name: str, reply: RawReply, beats: Mapping[bytes, int]) -> QueueView:
-    now_ms, values, depths, front, consumers, samples = reply
+    now_ms, values, depths, front, consumers, samples, parked = reply
     texts = [None if value is None else value.decode(errors="replace") for value in values]
     totals = {name: _number(text) for name, text in zip(TOTALS, texts, strict=False)}
     paused, limit = texts[len(TOTALS) :]
@@ -259,6 +311,15 @@ def _queue_view(name: str, reply: RawReply, beats: Mapping[bytes, int]) -> Queue
         totals=totals,
         consumers=held,
         throughput=Throughput.over(known, Sample.of(now_ms, totals)),
+        parked=_parked(parked),
+    )
+
+
+def _parked(parts: list[bytes]) -> tuple[ParkedView, ...]:
+    texts = [part.decode(errors="replace") for part in parts]
+    kinds = Counter((task, mark == UNKNOWN_TASK) for task, mark in zip(texts[::2], texts[1::2], strict=True))
+    return tuple(
+        ParkedView(task, count, is_unknown=is_unknown) for (task, is_unknown), count in kinds.items()
     )
 
 

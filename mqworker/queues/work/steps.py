@@ -185,9 +185,15 @@ class WorkQueueSteps:
 
     def find(self, message: MessageId) -> Procedure[Whereabouts]:
         """Look for a message in every state; cheap states first, the line from its back."""
-        held = yield from self._find_held(message)
-        if held is not None:
-            return held
+        # Twice: what was claimed between the look at the held and the look at the line seems to be nowhere.
+        found = Whereabouts("absent")
+        for _ in range(2):
+            found = (yield from self._find_held(message)) or (yield from self._find_unheld(message))
+            if found.state != "absent":
+                break
+        return found
+
+    def _find_unheld(self, message: MessageId) -> Procedure[Whereabouts]:
         for offset in _windows():
             state, detail = yield self.calls.find(message, offset, _SEARCH_WINDOW)
             if state != "further":

@@ -85,6 +85,17 @@ class ClusterConnection:
         nodes = [self._node(place) for place in self._table.primaries]
         return {node.name.text: settled(node.exchange(commands), node.name) for node in nodes}
 
+    def attempt_each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply] | MqworkerError]:
+        """The same, with the trouble of those that do not answer."""
+        self._table = self._fetch_table()
+        outcomes: dict[str, list[Reply] | MqworkerError] = {}
+        for node in [self._node(place) for place in self._table.primaries]:
+            try:
+                outcomes[node.name.text] = settled(node.exchange(commands), node.name)
+            except MqworkerError as error:
+                outcomes[node.name.text] = error
+        return outcomes
+
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels, each at the node that owns its slot."""
         return Subscription(channels, self.nodes_of)

@@ -10,12 +10,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from mqworker.errors import TaskTimeout
+from mqworker.errors import InvalidMessage, TaskTimeout
 from mqworker.model.envelope import Envelope, decode_call
 from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
 from mqworker.model.value_problem import problem_with
 from mqworker.tasks.context import Context
 from mqworker.tasks.registry import TaskDefinition
+
+
+class CallRefused(InvalidMessage):
+    """The call was made for another version of the task; somebody else may know that one."""
 
 
 class ResultRefused(Exception):
@@ -57,12 +61,15 @@ class PreparedTask:
         self._timeout_ms = definition.options.timeout_ms
 
     def open(self, body: bytes) -> Envelope:
-        """The call in a body, fit for the function. Raises `InvalidMessage`."""
+        """The call in a body, fit for the function. Raises `InvalidMessage`, `CallRefused`."""
         envelope = decode_call(body)
-        if envelope.kwargs or len(envelope.args) not in self._accepts:
-            self._binding.accept(envelope.args, envelope.kwargs)
-        if self._has_rebuilds:
-            self.definition.rebuild(envelope.args, envelope.kwargs)
+        try:
+            if envelope.kwargs or len(envelope.args) not in self._accepts:
+                self._binding.accept(envelope.args, envelope.kwargs)
+            if self._has_rebuilds:
+                self.definition.rebuild(envelope.args, envelope.kwargs)
+        except InvalidMessage as error:
+            raise CallRefused(str(error)) from error
         return envelope
 
     def call(self, envelope: Envelope, context: Context) -> Value:

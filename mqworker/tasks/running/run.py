@@ -11,7 +11,7 @@ import random
 import traceback
 from typing import assert_never
 
-from mqworker.errors import InvalidMessage, LeaseLost, TaskCancelled
+from mqworker.errors import InvalidMessage, LeaseLost, TaskCancelled, TaskFailed
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
@@ -21,12 +21,12 @@ from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.retry_policy import GiveUp, RetryIn, decide
 from mqworker.model.retry_policy import Retry as RetryPolicy
-from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
+from mqworker.model.settlement import UNKNOWN_TASK, Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
 from mqworker.model.value_codec import Value
 from mqworker.tasks.context import Context, TaskDesk, current
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry
-from mqworker.tasks.running.prepared import PreparedTask, ResultRefused, encode_result
+from mqworker.tasks.running.prepared import CallRefused, PreparedTask, ResultRefused, encode_result
 
 UNKNOWN_TASK_MS = 30_000
 """A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
@@ -63,6 +63,8 @@ class TaskRunner:
         self._prepared: dict[TaskName, PreparedTask] = {}
         self._running: dict[tuple[str, int], Context] = {}
         """By queue and fence: a message that was lost and came back may run here twice at a time."""
+        self._interruptible: Context | None = None
+        """Whose task is under way in the main thread, so that a signal may raise in it."""
         self._log = get_logger(part="tasks", worker=worker)
         self.unpermitted = 0
         """How many deliveries came to their start after their permit had ended."""
@@ -76,15 +78,23 @@ class TaskRunner:
             return asyncio.run(self.arun(delivery, queue))
         try:
             envelope = task.open(delivery.body)
+        except CallRefused as error:
+            return self._refused(delivery, task, error)
         except InvalidMessage as error:
-            return self._undecodable(delivery, error)
+            return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
         try:
-            value = task.call(envelope, context)
+            # Two blocks: what a signal raises while the inner one ends is still caught by the outer one.
+            try:
+                self._interruptible = context
+                context.stop_if_requested()
+                value = task.call(envelope, context)
+            finally:
+                self._interruptible = None
             run.run_ms = (self._monotonic_s() - began_s) * 1000
         except self._passes:
             raise
@@ -105,8 +115,10 @@ class TaskRunner:
             return self._unknown(delivery)
         try:
             envelope = task.open(delivery.body)
+        except CallRefused as error:
+            return self._refused(delivery, task, error)
         except InvalidMessage as error:
-            return self._undecodable(delivery, error)
+            return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
         context = self._enter(task, delivery, queue, envelope)
@@ -119,7 +131,9 @@ class TaskRunner:
             raise
         except BaseException as error:
             if _is_being_cancelled(error):
-                raise  # the worker stops this run; the delivery is its to release
+                if not context.is_stop_requested:
+                    raise  # the worker stops this run; the delivery is its to release
+                error = _cancelled(context)
             run.run_ms = (self._monotonic_s() - began_s) * 1000
             return self._failed(task, delivery, context, error, run)
         finally:
@@ -149,6 +163,20 @@ class TaskRunner:
         context = self._running.get((queue, fence))
         if context is not None:
             context.note_lost()
+
+    def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
+        """Call the hooks for a message that was given up while nobody could: its worker was dead."""
+        self._hooks.run(self._hooks.failing, Context(delivery, queue, desk=self._desk), error)
+
+    def interrupt_if_cancelled(self) -> None:
+        """Raise `TaskCancelled`, once, if the task that runs in this thread was asked to stop.
+
+        For a signal handler in the main thread; what it raises comes out of the task.
+        """
+        context = self._interruptible
+        if context is not None and context.is_stop_requested:
+            self._interruptible = None
+            context.stop_if_requested()
 
     def _prepare(self, name: TaskName) -> PreparedTask | None:
         definition = self._registry.get(name)
@@ -183,6 +211,10 @@ class TaskRunner:
                 result = encode_result(value, self._max_bytes)
             except ResultRefused as refused:
                 return self._without_result(delivery, context, refused, run)
+        if context.is_stop_requested:
+            self._log.warning(
+                "cancel_missed", task=delivery.task, task_id=delivery.id, run_ms=round(run.run_ms)
+            )
         if self._hooks.succeeding:
             self._hooks.run(self._hooks.succeeding, context, value)
         return Ack(delivery, result, run)
@@ -192,7 +224,8 @@ class TaskRunner:
     ) -> Settlement:
         """Not tried again: the task did its work, and would return the same once more."""
         self._hooks.run(self._hooks.failing, context, refused)
-        self._log.warning("delivery_buried", task=delivery.task, task_id=delivery.id, reason=refused.reason)
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        self._log.error("delivery_buried", **facts, reason=refused.reason, error_msg=str(refused))
         return Bury(delivery, refused.reason, Failure("InvalidResult", str(refused)), run=run)
 
     def _failed(
@@ -202,11 +235,11 @@ class TaskRunner:
         settlement = settle_failure(policy, delivery, context, error, run=run, chance=self._chance)
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
         match settlement:
-            case Retry(due=After(ms)):
-                self._log.warning("delivery_retried", **facts, error=type(error).__qualname__, in_ms=ms)
+            case Retry(due=After(ms), failure=Failure() as failure):
+                self._log.warning("delivery_retried", **facts, **_told(failure), in_ms=ms, exc_info=error)
                 self._hooks.run(self._hooks.retrying, context, error, ms)
-            case Bury(reason=reason):
-                self._log.warning("delivery_buried", **facts, error=type(error).__qualname__, reason=reason)
+            case Bury(reason=reason, failure=Failure() as failure):
+                self._log.error("delivery_buried", **facts, **_told(failure), reason=reason, exc_info=error)
                 self._hooks.run(self._hooks.failing, context, error)
             case _:
                 self._log.info("delivery_cancelled", **facts)
@@ -215,16 +248,36 @@ class TaskRunner:
     def _unknown(self, delivery: Delivery) -> Settlement:
         self._log.warning("task_unknown", task=delivery.task, task_id=delivery.id)
         failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}")
-        return Park(delivery, After(UNKNOWN_TASK_MS), failure)
+        return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
 
     def _unpermitted(self, delivery: Delivery) -> Settlement:
         """Its permit was for a start at another time: back to its gate, to wait for the next one."""
         self.unpermitted += 1
         return Release(delivery)
 
-    def _undecodable(self, delivery: Delivery, error: InvalidMessage) -> Settlement:
-        self._log.warning("delivery_buried", task=delivery.task, task_id=delivery.id, reason="undecodable")
+    def _refused(self, delivery: Delivery, task: PreparedTask, error: CallRefused) -> Settlement:
+        """Kept, not buried: in a rolling deployment another node has the version that it was made for."""
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        self._log.warning("call_refused", **facts, problem=str(error))
+        failure = Failure("CallRefused", str(error))
+        return Park(delivery, After(UNKNOWN_TASK_MS), failure, task.definition.binding.version)
+
+    def _undecodable(self, delivery: Delivery, queue: str, error: InvalidMessage) -> Settlement:
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        self._log.error("delivery_buried", **facts, reason="undecodable", error_msg=str(error))
+        self._hooks.run(self._hooks.failing, Context(delivery, queue, desk=self._desk), error)
         return Bury(delivery, "undecodable", failure_of(error))
+
+
+def _told(failure: Failure) -> dict[str, str]:
+    return {"error": failure.error, "error_msg": failure.message}
+
+
+def _cancelled(context: Context) -> TaskCancelled:
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+    return TaskCancelled(f"{context.task} {context.id} was cancelled while it ran")
 
 
 def _is_being_cancelled(error: BaseException) -> bool:

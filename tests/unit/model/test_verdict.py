@@ -7,7 +7,15 @@ import pytest
 
 from mqworker.model.throughput import Throughput
 from mqworker.model.verdict import Health, judge
-from mqworker.model.view import ChildView, ConsumerView, NodeView, QueueView, ServerView, SystemView
+from mqworker.model.view import (
+    ChildView,
+    ConsumerView,
+    NodeView,
+    ParkedView,
+    QueueView,
+    ServerView,
+    SystemView,
+)
 
 Fact: TypeAlias = Any
 """A field of ChildView: its type depends on which."""
@@ -147,7 +155,7 @@ WAITING = replace(MAIL, ready=87_210, oldest_ms=25_000, throughput=STILL)
 
 
 def a_node_with_workers(*running: str, **facts: Fact) -> NodeView:
-    dispatcher = replace(DISPATCHER, facts={"queues": ["mail"], "running": list(running), **facts})
+    dispatcher = replace(DISPATCHER, facts={"queues": ["mail"], "busy": list(running), **facts})
     workers = [ChildView(f"worker:{index}", "worker", "live", silent_ms=10) for index in range(2)]
     return NodeView("web-1", children=(dispatcher, *workers))
 
@@ -182,3 +190,39 @@ def test_a_worker_that_holds_deliveries_and_does_not_answer_is_named() -> None:
     assert judge(a_view(nodes=(node,))).reasons == (
         "worker:0 of node web-1 holds 19, runs nothing and does not answer since 4 s",
     )
+
+
+def test_a_queue_of_another_model_in_trouble_degrades() -> None:
+    models = {"orders": {"model": "gq on SQL", "held": 0, "trouble": "the database did not answer"}}
+    node = NodeView("web-1", children=(replace(DISPATCHER, facts={"queues": ["orders"], "models": models}),))
+
+    verdict = judge(a_view(nodes=(node,)))
+
+    assert verdict.health is Health.DEGRADED
+    assert verdict.reasons == ("queue orders is in trouble on node web-1: the database did not answer",)
+
+
+def test_what_nobody_can_run_degrades_and_is_named() -> None:
+    parked = (ParkedView("shop.pay", 3, is_unknown=True), ParkedView("shop.mail", 1, is_unknown=False))
+
+    verdict = judge(a_view(QueueView("mail", delayed=4, parked=parked)))
+
+    assert verdict.reasons == (
+        "queue mail: 3 messages wait for task shop.pay, which no node knows",
+        "queue mail: 1 message waits for task shop.mail, whose signature the calls do not fit",
+    )
+
+
+def test_a_server_that_keeps_nothing_is_remarked_and_still_healthy() -> None:
+    verdict = judge(a_view(server=replace(SERVER, is_append_only=False)))
+
+    assert verdict.health is Health.HEALTHY
+    assert "appendonly no" in verdict.remarks[0]
+
+
+def test_a_cluster_of_which_a_part_is_away_is_degraded_and_not_down() -> None:
+    view = replace(
+        a_view(nodes=(), server=replace(SERVER, troubles=("a part of the cluster is away",))), is_partial=True
+    )
+
+    assert judge(view).text == "degraded: a part of the cluster is away"

@@ -11,6 +11,7 @@
 -- ARGV[8]  a ticket for each that could begin at once, at the most as many as are claimed, with spaces between: for
 --          those that do not wait here, the consumer stands ready, and enqueue.lua hands the next messages over to
 --          it; '' to withdraw that. A ticket is `<worker>:<number>`, or '-' where no worker begins by itself
+-- ARGV[9..] task and version, for each task whose messages are claimed first where they were parked ('-': any version)
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
@@ -22,10 +23,12 @@
 -- @include record
 -- @include place
 -- @include gate
+-- @include parked
 -- @include guard
 -- @include report
 -- @include announce
 -- @include take
+-- @include take_parked
 -- @include fence
 
 local held = KEYS[21]
@@ -82,7 +85,12 @@ local function offer_to_begin(without)
   end
 end
 
-local records, stopped_early = take(count, kept, window_ms)
+local found = #ARGV > 8 and take_parked(count, { unpack(ARGV, 9) }, kept, window_ms) or {}
+local records, stopped_early = take(count - #found, kept, window_ms)
+if #found > 0 then
+  for _, record in ipairs(records) do found[#found + 1] = record end
+  records, stopped_early = found, false
+end
 if not stopped_early then offer_to_begin(#records) end
 if #records == 0 then
   -- What a copy that comes late took for a consumer that lives, nobody would ever give back.

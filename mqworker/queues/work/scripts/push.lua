@@ -5,7 +5,7 @@
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about; ARGV[4..] elements
 -- Returns  {id, ...}, one for each element, '<ms>-<seq>', greater than every id before
--- Errors   WRONGTYPE, MQW_FULL
+-- Errors   WRONGTYPE, MQW_FULL, MQW_MODEL where a queue of another model has this name
 -- Atomic because: ids, elements and the newest id of the queue belong together.
 
 -- @include keys
@@ -34,6 +34,8 @@ if earlier then
   return ids_from(ms, tonumber(sequence), tonumber(count))
 end
 
+local model = redis.call('HGET', meta, 'model')
+if model then return redis.error_reply('MQW_MODEL ' .. model) end
 local was_idle, count = is_idle(), #ARGV - first_element + 1
 local refusal = refusal_when_full(count)
 if refusal then

@@ -11,6 +11,7 @@
 -- @include record
 -- @include place
 -- @include gate
+-- @include parked
 
 local held = KEYS[21]
 local parcels_cursor, held_cursor = ARGV[1], ARGV[2]
@@ -55,6 +56,11 @@ for _, fence in ipairs(redis.call('ZRANGE', leases, 0, page_size - 1)) do
   if redis.call('HEXISTS', held, fence) == 0 then
     repaired = repaired + redis.call('ZREM', leases, fence)
   end
+end
+
+-- An entry of the index whose message moved on means nothing. Any of them: over time each has its turn.
+for _, entry in ipairs(redis.call('ZRANDMEMBER', parked, page_size)) do
+  if not parked_message(entry) then redis.call('ZREM', parked, entry) end
 end
 
 -- An empty line has no holes. They are left over where a deadline was noted for a message that never was.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- rotate_results: drop results that were kept long enough, all of a period at once, at no cost per result.
--- Each lives for one period at least and two at the most.
+-- Each lives for one period at least and two at the most; what is to be kept for a shorter time has its own end.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV     none
@@ -9,6 +9,18 @@
 
 -- @include keys
 -- @include clock
+-- @include result_ends
+
+local MOST_ENDED = 5000 -- in one call; more are due at the next one
+
+local ended = redis.call('ZRANGE', result_ends, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, MOST_ENDED)
+for _, id in ipairs(ended) do
+  for _, key in ipairs({ results, old_results }) do
+    local result = redis.call('HGET', key, id)
+    if result and string.sub(result, 1, 1) == 'S' then redis.call('HDEL', key, id) end
+  end
+  redis.call('ZREM', result_ends, id)
+end
 
 local known = redis.call('HMGET', meta, 'results_ms', 'rotated_at_ms')
 local results_ms, rotated_at_ms = tonumber(known[1] or 60000), tonumber(known[2] or 0)

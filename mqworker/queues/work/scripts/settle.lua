@@ -5,12 +5,13 @@
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about; ARGV[4] window ms in which an id chosen by the caller stays taken
 -- ARGV[5]  codec, ARGV[6] block: one event for each delivery, in the order given
--- ARGV[7]  ms that results are kept at least
+-- ARGV[7]  ms that results are kept; behind a space, if it is more, the longest that the application keeps any
 -- ARGV[8]  how many are done, ARGV[9] in how many runs of fences, ARGV[10] how many results: none, one for all of
 --          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
 --          the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front, limited ones of their gate), more failures, more crashes
 --          (S: it is a suspect)
+--          'park', fence, due, mark of parts/parked.lua, 0
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
@@ -21,15 +22,19 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include parked
 -- @include gate
 -- @include guard
 -- @include report
 -- @include bury
 -- @include announce
+-- @include result_ends
 
 local held = KEYS[21]
 local lane, number, kept, window_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local codec, block, results_ms = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local codec, block = ARGV[5], ARGV[6]
+local results_ms, longest_ms = string.match(ARGV[7], '^(%d+) ?(%d*)$')
+results_ms, longest_ms = tonumber(results_ms), tonumber(longest_ms) or tonumber(results_ms)
 local done_count, run_count, result_count = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local first_run, first_result = 11, 11 + 2 * run_count
 local first_other, stride = first_result + result_count, 5
@@ -118,9 +123,10 @@ for i = done_count + 1, #fences do
     bury(id, record, verdict == 'bury' and due_or_letter or cjson.encode({ reason = 'undecodable' }))
   else
     local id, task = id_and_task(record)
-    local more_crashes = ARGV[at + 4]
-    local next_record = delivered_again(record, tonumber(ARGV[at + 3]), more_crashes)
-    local kind = ARGV[at + 3] ~= '0' and 'retried'
+    local is_parked = verdict == 'park'
+    local more_failures, more_crashes = is_parked and '0' or ARGV[at + 3], ARGV[at + 4]
+    local next_record = delivered_again(record, tonumber(more_failures), more_crashes)
+    local kind = more_failures ~= '0' and 'retried'
       or more_crashes ~= '0' and more_crashes ~= SUSPECT and 'crashed'
       or 'released'
     again[kind] = again[kind] + 1
@@ -130,6 +136,10 @@ for i = done_count + 1, #fences do
       free_guard(record, id)
       cancelled[#cancelled + 1] = { event = 'cancelled', task_id = id, task = task }
       ended[#ended + 1] = id
+    elseif is_parked then
+      watch_deadline(id, next_record)
+      park(id, task, ARGV[at + 3], next_record, instant_ms(due_or_letter))
+      was_delayed = true
     elseif due_or_letter == '' then
       watch_deadline(id, next_record)
       front[#front + 1] = next_record
@@ -157,8 +167,15 @@ if has_ends and #lost < #fences then
 end
 if #kept_results > 0 then
   redis.call('HSET', results, unpack(kept_results))
-  if results_ms > tonumber(redis.call('HGET', meta, 'results_ms') or 0) then
-    redis.call('HSET', meta, 'results_ms', digits(results_ms)) -- rotate_results.lua goes by the longest
+  local period_ms = tonumber(redis.call('HGET', meta, 'results_ms') or 0)
+  if longest_ms > period_ms then
+    redis.call('HSET', meta, 'results_ms', digits(longest_ms)) -- rotate_results.lua goes by the longest
+  end
+  longest_ms = math.max(longest_ms, period_ms)
+  if results_ms < longest_ms then
+    for at = 1, #kept_results, 2 do redis.call('ZADD', result_ends, digits(now_ms + results_ms), kept_results[at]) end
+  elseif redis.call('EXISTS', result_ends) == 1 then -- an id that was used before
+    for at = 1, #kept_results, 2 do redis.call('ZREM', result_ends, kept_results[at]) end
   end
 end
 front = return_to_gates(front)

@@ -4,12 +4,15 @@
 -- KEYS     as in parts/keys.lua; KEYS[21] held by nobody in particular, KEYS[22] delivered, KEYS[23] samples
 -- ARGV[1]  how many samples; ARGV[2..] names of counters and switches
 -- Returns  {now ms, {value of each name}, {ready, delayed, limited, delivered, dead, held by nobody in particular},
---          header of the front record or '', {consumer, last beat ms, held, ...}, {sample, ...}}
+--          header of the front record or '', {consumer, last beat ms, held, ...}, {sample, ...},
+--          {task, mark of parts/parked.lua, task, mark, ...}: of each message that is parked for a while
 -- What each consumer holds is found by the name of a declared key: in the queue's slot, one per consumer (decision 9).
 
 -- @include keys
 -- @include clock
 -- @include record
+-- @include place
+-- @include parked
 
 local sample_count = tonumber(ARGV[1])
 local names = { unpack(ARGV, 2) }
@@ -44,6 +47,21 @@ local function each_consumer()
   return found
 end
 
+local MOST_PARKED = 1000
+local FOR_A_WHILE_MS = 2000 -- nobody who can run it has taken it by then
+
+local function each_parked()
+  local found = {}
+  for _, entry in ipairs(redis.call('ZRANGE', parked, 0, MOST_PARKED - 1)) do
+    local id, task, mark, since_ms = parked_message(entry)
+    if id and now_ms - since_ms >= FOR_A_WHILE_MS then
+      found[#found + 1] = task
+      found[#found + 1] = mark
+    end
+  end
+  return found
+end
+
 local holes = tonumber(redis.call('HGET', meta, 'holes') or 0) or 0
 local depths = {
   math.max(0, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) - holes),
@@ -54,4 +72,4 @@ local depths = {
   redis.call('HLEN', held_by_nobody),
 }
 local latest = redis.call('LRANGE', samples, 0, sample_count - 1)
-return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), latest }
+return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), latest, each_parked() }

@@ -28,6 +28,7 @@ from mqworker.log import Logger
 from mqworker.queues.skmq.frame import encode_frame
 from mqworker.queues.skmq.names import COPY, TO_ALL, TO_ONE, app_of_queue
 from mqworker.queues.skmq.settlement import SILENCE, UNREACHABLE, look_again, settlement_of
+from mqworker_services.gateways.skmq.connect_turns import ConnectTurns
 from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.flights import Flight, Flights, flight_of
 from mqworker_services.gateways.skmq.options import SkmqOptions
@@ -55,6 +56,7 @@ class Deliveries:
         self._new_connection = new_connection
         self._work: WorkSource | None = None
         self._flights = Flights()
+        self._turns = ConnectTurns()
         self._fresh: dict[str, list[Flight]] = {}
         self._forgotten: list[tuple[str, str]] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -119,23 +121,45 @@ class Deliveries:
                 self._start(self._push(flight))
 
     async def _push(self, flight: Flight) -> None:
-        connection = self._new_connection(flight)
-        try:
-            async with asyncio.timeout(self._options.connect_timeout / 1000):
-                await self._loop.create_connection(lambda: connection, flight.host, flight.port)
-        except (OSError, TimeoutError) as error:
-            self._log.info("skmq_recipient_lost", recipient=flight.key, reason=str(error) or "time-out")
-            self._node.submit_call(["skmq_lose", flight.queue, flight.key, flight.address], lambda _: None)
-            self._end(flight, UNREACHABLE)
+        connection = await self._connect(flight)
+        if connection is None:
             return
         if flight.is_settling:  # its ack came by another way
             connection.end()
+            self._turns.freed(flight.address)
             return
         flight.connection = connection
         app = app_of_queue(flight.queue)
         connection.push(encode_frame("push", appid=app, msgid=flight.msgid, content=flight.delivery.body))
         self.pushed += 1
         self._await_ack(flight)
+
+    async def _connect(self, flight: Flight) -> Connection | None:
+        while not flight.is_settling:
+            connection = self._new_connection(flight)
+            try:
+                async with self._turns.turn(flight.address):
+                    began_s = self._loop.time()
+                    await self._open(flight, connection)
+                    self._turns.connected(flight.address, self._loop.time() - began_s)
+            except TimeoutError:
+                # Busy with others of ours, it is not lost: the message waits for its turn, uncounted.
+                if not await self._turns.wait_while_busy(flight.address):
+                    self._lose(flight, "time-out")
+            except OSError as error:
+                self._lose(flight, str(error))
+            else:
+                return connection
+        return None
+
+    async def _open(self, flight: Flight, connection: Connection) -> None:
+        async with asyncio.timeout(self._options.connect_timeout / 1000):
+            await self._loop.create_connection(lambda: connection, flight.host, flight.port)
+
+    def _lose(self, flight: Flight, reason: str) -> None:
+        self._log.info("skmq_recipient_lost", recipient=flight.key, reason=reason)
+        self._node.submit_call(["skmq_lose", flight.queue, flight.key, flight.address], lambda _: None)
+        self._end(flight, UNREACHABLE)
 
     def _await_ack(self, flight: Flight) -> None:
         flight.stop_timer()
@@ -249,6 +273,7 @@ class Deliveries:
             self._emptied.set()
         if flight.connection is not None:
             flight.connection.end()
+            self._turns.freed(flight.address)
         waiting, flight.waiting = flight.waiting, []
         if not is_sure and isinstance(settlement, Ack):
             # Somebody took us for dead and released it, perhaps: then it waits again, and must not.

@@ -242,7 +242,7 @@ def test_an_idle_worker_that_does_not_answer_is_killed_and_named_before(stage: S
 
     assert early == []
     assert facts["unanswered_ms"] == {"worker:0": ANSWER_WITHIN_MS - 1}
-    assert facts["running"] == []
+    assert facts["busy"] == []
     assert [post.mail.worker for post in posts if isinstance(post.mail, KillWorker)] == ["worker:0"]
 
 
@@ -254,7 +254,7 @@ def test_a_worker_that_runs_a_task_and_does_not_answer_is_left_alone(stage: Stag
     posts = stage.turn(passed_ms=10 * ANSWER_WITHIN_MS)
 
     assert posts == []
-    assert stage.dispatcher.facts()["running"] == ["worker:0"]
+    assert stage.dispatcher.facts()["busy"] == ["worker:0"]
 
 
 def a_batch(stage: Stage, count: int = 8) -> RunDeliveries:
@@ -669,3 +669,16 @@ def test_a_drain_that_takes_too_long_kills_the_worker_and_releases_uncounted(sta
     assert Post(SUPERVISOR, KillWorker("worker:0", "drain")) in late
     assert stage.store.settled[-1][-5:] == ("again", fence, "", 0, 0)
     assert stage.dispatcher.is_done
+
+
+def test_what_no_worker_knows_is_parked_without_asking_one(stage: Stage) -> None:
+    stage.hire("worker:0", task={})
+    stage.store.line = [a_record(1).replace(b" task ", b" gone "), a_record(2)]
+
+    posts = [*stage.turn(), *stage.turn()]
+
+    handed = [post.mail.records for post in posts if isinstance(post.mail, RunDeliveries)]
+    assert handed == [[a_record(2)]]
+    (parked,) = [settled for settled in stage.store.settled if "park" in settled]
+    at = parked.index("park")
+    assert parked[at + 3] == "-", "the mark of an unknown task"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mqworker.actors.dispatcher.foreign_queue_thread import (
+    COUNT_AT_LEAST_EVERY_MS,
     COUNT_EVERY_MS,
     OUTAGE_PAUSE_MS,
     Clerk,
@@ -178,18 +179,40 @@ def test_the_queue_is_counted_now_and_then(desk: Desk) -> None:
     assert (desk.clerk.counts, desk.queue.counted) == ({"visible": 2}, 2)
 
 
-def test_a_queue_that_takes_long_to_count_is_counted_less_often(desk: Desk) -> None:
+def test_counts_are_never_older_than_some_seconds_however_long_counting_or_a_round_takes(desk: Desk) -> None:
+    counted: list[int] = []
+
     def count_long() -> dict[str, int]:
-        desk.clock.ms += 1_000
-        return {}
+        desk.clock.ms += 400
+        counted.append(desk.clock.ms)
+        return {"visible": len(counted)}
 
     desk.queue.counts = count_long  # type: ignore[method-assign]
     desk.round()
-    began_ms = desk.clock.ms
+    desk.round(COUNT_AT_LEAST_EVERY_MS - 1)
+    assert (len(counted), desk.clerk.counts_age_ms) == (1, COUNT_AT_LEAST_EVERY_MS - 1)
 
-    desk.round(99_000)
+    desk.round(1)
 
-    assert desk.clock.ms == began_ms + 99_000
+    assert (desk.clerk.counts, desk.clerk.counts_age_ms) == ({"visible": 2}, 0)
+
+
+def test_a_slow_round_does_not_put_off_the_next_count(desk: Desk) -> None:
+    claim = desk.queue.claim
+
+    def claim_slowly(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on
+        desk.clock.ms += 60_000
+        return claim(*given, **named)
+
+    desk.queue.claim = claim_slowly  # type: ignore[method-assign]
+    desk.clerk.want(1)
+    desk.round()
+    desk.queue.line.append(a_delivery(1))
+    before = desk.clerk.counts_age_ms
+
+    desk.round(COUNT_EVERY_MS)
+
+    assert (before, desk.clerk.counts_age_ms) == (0, 0)
 
 
 def test_a_full_claim_is_followed_by_the_next_at_once(desk: Desk) -> None:

@@ -138,3 +138,33 @@ def test_the_only_worker_may_be_kept() -> None:
 
     assert crew.keep_one()
     assert crew.choose(0.1, is_async=False) is None
+
+
+def a_mixed_crew() -> Crew:
+    crew = a_crew("worker:0", "worker:1")
+    crew["worker:0"].tasks = {"pay": {"version": "v1"}}
+    crew["worker:1"].tasks = {"pay": {"version": "v2"}, "mail": {"version": "v1"}}
+    crew.compare()
+    return crew
+
+
+def test_of_workers_with_different_code_only_those_that_know_a_task_are_given_it() -> None:
+    crew = a_mixed_crew()
+
+    assert crew.is_mixed
+    assert {chosen(crew.choose(1.0, is_async=False, task=b"mail")) for _ in range(5)} == {"worker:1"}
+    assert crew.choose(1.0, is_async=False, task=b"unknown") is None
+
+
+def test_what_a_crew_knows_is_what_its_workers_know_that_take_work() -> None:
+    crew = a_mixed_crew()
+
+    known = dict(zip(crew.known_versions()[::2], crew.known_versions()[1::2], strict=True))
+    assert known == {"pay": "-", "mail": "v1"}, "of several versions, any call may fit one"
+    assert (crew.knows(b"mail"), crew.knows(b"unknown")) == (True, False)
+
+    crew.retire("worker:1")
+    assert (crew.knows(b"mail"), crew.known_versions()) == (False, ["pay", "v1"])
+
+    crew.leave("worker:0")
+    assert crew.knows(b"mail"), "nobody is there to be asked"

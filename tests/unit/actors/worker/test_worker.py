@@ -63,7 +63,7 @@ class Stage:
             readiness(app, Settings()),
             slots=self.slots,
             shortcut=Shortcut(0, self.tickets, self._open_store, get_logger()),
-            report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), 0, frozenset()),
+            report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
             clock=self.clock,

@@ -77,7 +77,7 @@ class Peers:
             readiness(app, Settings()),
             slots=RunSlots(path),
             shortcut=Shortcut(0, Tickets(path), _no_store, get_logger()),
-            report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), 0, frozenset()),
+            report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
             clock=clock,

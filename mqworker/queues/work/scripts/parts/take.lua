@@ -69,6 +69,18 @@ local function deliverable(record, expired, unpermitted, window_ms)
   return permitted
 end
 
+local function report_expired(expired, kept)
+  if #expired == 0 then return end
+  redis.call('HINCRBY', meta, 'expired', #expired)
+  local ids = {}
+  for i, event in ipairs(expired) do
+    ids[i] = event.task_id
+    redis.call('HSET', results, event.task_id, 'E')
+  end
+  append_events(kept, expired)
+  announce(ids)
+end
+
 local PASS_OVER_AT_MOST = 500 -- nobody else should wait long for a script that steps over what is over
 
 -- Up to count records; and whether it stopped early, so that there may be more behind what was passed over.
@@ -96,15 +108,6 @@ local function take(count, kept, window_ms)
     end
   until #batch == 0 or was_cut or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
   return_to_gates(unpermitted)
-  if #expired > 0 then
-    redis.call('HINCRBY', meta, 'expired', #expired)
-    local ids = {}
-    for i, event in ipairs(expired) do
-      ids[i] = event.task_id
-      redis.call('HSET', results, event.task_id, 'E')
-    end
-    append_events(kept, expired)
-    announce(ids)
-  end
+  report_expired(expired, kept)
   return taken, seen - #taken >= PASS_OVER_AT_MOST
 end
