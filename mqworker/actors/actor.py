@@ -19,6 +19,7 @@ from mqworker.actors.mail import Attach, Drain, Drained, Hello, Mail, PeerAttach
 from mqworker.actors.mailbox import Mailbox, MailboxClosed, MailboxFull
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
+from mqworker.model.quarantine import Quarantine
 
 SUPERVISOR = "supervisor"
 _LONGEST_WAIT_MS = 1_000
@@ -69,8 +70,17 @@ class Actor(Protocol):
 class ActorLoop:
     """Runs one actor in this process until the supervisor drains it or goes away."""
 
-    def __init__(self, actor: Actor, control: Mailbox, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self,
+        actor: Actor,
+        control: Mailbox,
+        clock: Clock,
+        log: Logger,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        """What stands in `quarantine` is told with the actor's own facts."""
         self._actor = actor
+        self._quarantine = quarantine or Quarantine(clock)
         self._clock = clock
         self._log = log
         self._mailboxes: dict[str, Mailbox] = {SUPERVISOR: control}
@@ -140,7 +150,7 @@ class ActorLoop:
     def _take(self, mail: Mail, sender: str, mailbox: Mailbox) -> None:
         match mail:
             case Ping(number):
-                self.deliver([Post(sender, Pong(number, self._progress, self._actor.facts()))])
+                self.deliver([Post(sender, Pong(number, self._progress, self._facts()))])
             case Attach(peer):
                 self._replace(peer, Mailbox(mailbox.take_descriptor()))
                 self._answer(PeerAttached(peer), SUPERVISOR)
@@ -149,6 +159,9 @@ class ActorLoop:
                 self._answer(mail, sender)
             case _:
                 self._answer(mail, sender)
+
+    def _facts(self) -> dict[str, Any]:
+        return self._actor.facts() | self._quarantine.facts()
 
     def _answer(self, mail: Mail, sender: str) -> None:
         self.deliver(self._actor.handle(mail, sender, self._clock.monotonic_ms()))

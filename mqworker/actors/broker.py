@@ -22,7 +22,7 @@ from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.wake_ups import WakeUps
-from mqworker.actors.wiring import logger_of, open_store, queue_options, topic_options
+from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options, topic_options
 from mqworker.errors import ConfigurationError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import QueueName
@@ -68,7 +68,7 @@ class Broker:
         self._topics = topics
         self._roster = roster
         self._is_checked = False
-        self._rounds = Rounds(ROUND_MS, log)
+        self._rounds = Rounds(ROUND_MS, log, store.quarantine)
         self._looks = QueueLooks(store, roster, Patrol(ROUND_MS), log)
         self._busy: deque[QueueName] = deque()
         self._channels: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ class Broker:
         for due_in_ms in soonest:
             self._rounds.hurry(due_in_ms, now_ms)
         if is_answered and self._is_checked:
-            self._look(now_ms)
+            self._rounds.attempt(partial(self._look, now_ms))
             is_answered = not self._looks.is_troubled
         if is_answered:
             self._topics.turn(now_ms)
@@ -175,7 +175,7 @@ class Broker:
         except StoreUnavailable:
             self._looks.patrol.note_away(name, now_ms)
         except (StoreRefused, StoreFull) as error:
-            self._log.error("queue_refused", queue=name, reason=str(error))
+            self._store.quarantine.note("outbox", name, error)
 
     def _channel(self, name: QueueName) -> str:
         return f"{self._roster.prefix}{{{name}}}:delayed"
@@ -215,15 +215,15 @@ def broker_of(
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The broker's process."""
-    settings = start.settings
+    settings, quarantine = start.settings, quarantine_of(start)
     broker = broker_of(
-        open_store(start),
+        open_store(start, quarantine),
         queue_options(settings),
         settings.max_message_bytes,
         logger_of(start),
         topics=topic_options(settings),
     )
-    return run_broker(broker, control, start, on_subscribe=broker.note_subscription)
+    return run_broker(broker, control, start, quarantine, on_subscribe=broker.note_subscription)
 
 
 IDLE_LOOK_MS = 5_000
@@ -237,7 +237,7 @@ class TopicFanOut:
 
     def __init__(self, topics: Topics, log: Logger) -> None:
         self._topics = topics
-        self._rounds = Rounds(IDLE_LOOK_MS, log)
+        self._rounds = Rounds(IDLE_LOOK_MS, log, topics.store.quarantine)
         self._wake_ups = WakeUps(topics.store)
         self._is_off = False
         self._was_used = False

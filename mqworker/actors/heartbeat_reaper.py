@@ -29,11 +29,18 @@ from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
 from mqworker.actors.silence import SilenceWatch
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor, topic_options
+from mqworker.actors.wiring import (
+    logger_of,
+    open_store,
+    quarantine_of,
+    queue_options,
+    run_actor,
+    topic_options,
+)
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
-from mqworker.model.names import ConsumerName, QueueName
+from mqworker.model.names import ConsumerName, QueueName, parse_consumer_name
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.heartbeat import Heartbeat
 from mqworker.queues.work.keys import node_key, nodes_key
@@ -76,7 +83,7 @@ class HeartbeatReaper:
         self._topics = topics
         self._node_file = node_file
         self._clock = clock or SystemClock()
-        self._rounds = Rounds(interval_ms, log)
+        self._rounds = Rounds(interval_ms, log, store.quarantine)
         self._looks = QueueLooks(store, roster, Patrol(interval_ms), log)
         self._watch = SilenceWatch(timeout_ms)
         self._log = log
@@ -122,10 +129,8 @@ class HeartbeatReaper:
         self._hear(now_ms)
         if not self._rounds.hold(now_ms, self._chores(now_ms)):
             return ()
-        if self._to_reap or self._to_sample:
-            self._act(now_ms)
-        else:
-            self._look(now_ms)
+        is_acting = self._to_reap or self._to_sample
+        self._rounds.attempt(partial(self._act if is_acting else self._look, now_ms))
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
@@ -242,8 +247,13 @@ class HeartbeatReaper:
         strangers: dict[str, tuple[bytes, int]] = {}
         lost: list[ConsumerName] = []
         for member, noted in zip(entries[::2], entries[1::2], strict=True):
-            consumer = ConsumerName(member.decode(errors="replace"))
-            if self._is_over(consumer, now_ms):
+            consumer = parse_consumer_name(member)
+            if consumer is None:  # nobody can have this name, or anything under it
+                key = f"{self._namespace}:{{{name}}}:consumers"
+                self._store.quarantine.note(
+                    "consumer", key, "no name of a consumer", member, remove_by="ZREM"
+                )
+            elif self._is_over(consumer, now_ms):
                 if not self._watch.is_listed(consumer) and consumer not in self._departed:
                     # It may beat in this queue alone, as clients do that hold something under a name.
                     before, since_ms = known.get(consumer, (noted, now_ms))
@@ -353,10 +363,10 @@ class Sweep:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The heartbeat reaper's process."""
-    settings, log = start.settings, logger_of(start)
+    settings, log, quarantine = start.settings, logger_of(start), quarantine_of(start)
     timeout_ms = int(settings.heartbeat_timeout_s * 1000)
     # A shard that hangs must not keep it from beating on the others for long.
-    store = open_store(start, longest_read_s=settings.heartbeat_timeout_s / 3)
+    store = open_store(start, quarantine, longest_read_s=settings.heartbeat_timeout_s / 3)
     reaper = HeartbeatReaper(
         store,
         QueueRoster(store, queue_options(settings)),
@@ -368,7 +378,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         node_file=Path(start.slots_path),
         topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
-    return run_actor(reaper, control, start)
+    return run_actor(reaper, control, start, quarantine)
 
 
 SWEEP_EVERY_MS = 5_000

@@ -73,6 +73,13 @@ class RetireWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepWorkers:
+    """supervisor → dispatcher: let nobody go that wants to leave, for nobody could take its place; or do."""
+
+    are_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLeaving:
     """worker → dispatcher: I have run long enough, or grown too large; give me nothing more."""
 
@@ -280,6 +287,7 @@ Mail = (
     | Drained
     | KillWorker
     | RetireWorker
+    | KeepWorkers
     | WorkerLeaving
     | WorkerExited
     | WorkerReady

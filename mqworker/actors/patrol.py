@@ -15,7 +15,7 @@ from typing import Any
 
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import OUTAGE_PAUSE_MS
-from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
+from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import QueueName
 from mqworker.store.command import Command
@@ -194,8 +194,8 @@ class QueueLooks:
                     self.is_troubled = True
                     if self.patrol.note_away(name, now_ms):
                         self._log.warning("store_unavailable", queue=name, reason=str(trouble))
-                case StoreRefused() | StoreFull():
-                    self._log.error("queue_refused", queue=name, reason=str(trouble))
-                case _:
+                case ConfigurationError():
                     raise trouble
+                case _:  # what it holds cannot be read: the others are none the worse for it
+                    self._store.quarantine.note("queue", name, trouble)
         return answered

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqworker.errors import InvalidArgument
-from mqworker.model.names import QueueName, queue_name
+from mqworker.model.names import QueueName, parse_queue_name
 from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
 from mqworker.queues.work.keys import queues_key
 from mqworker.queues.work.queue import WorkQueue
@@ -24,15 +23,16 @@ class QueueRoster:
         self._store = store
         self._registry = queues_key(options.namespace)
         self._options = options
-        self._names: dict[bytes, QueueName | None] = {}
-        """As the registry has them; None where a foreign hand wrote what is no name."""
+        self._names: dict[bytes, QueueName] = {}
+        self._bad: list[bytes] = []
+        """What stands in the registry and is no name of a queue."""
         self._queue_by_name: dict[str, WorkQueue] = {}
         self._refresh_at_ms = 0
         self._read_at_ms = 0
         self._size: object = None
 
     def __iter__(self) -> Iterator[QueueName]:
-        return (name for name in self._names.values() if name is not None)
+        return iter(list(self._names.values()))
 
     def __len__(self) -> int:
         return len(self._names)
@@ -58,6 +58,9 @@ class QueueRoster:
         if now_ms < self._refresh_at_ms and not at_once:
             return []
         self._refresh_at_ms = now_ms + REFRESH_MS
+        for bad in self._bad:
+            note = self._store.quarantine.note
+            note("queue name", self._registry, "no name of a queue", bad, remove_by="SREM")
         size = self._store.read([("SCARD", self._registry)], self._registry)[0]
         if size == self._size and now_ms < self._read_at_ms and not at_once:
             return []
@@ -65,13 +68,8 @@ class QueueRoster:
         found = self._store.read([("SMEMBERS", self._registry)], self._registry)[0]
         members = [member for member in found if isinstance(member, bytes)] if isinstance(found, list) else []
         self._size = len(members)
-        new = {member: _name_in(member) for member in members if member not in self._names}
+        parsed = {member: parse_queue_name(member) for member in members if member not in self._names}
+        self._bad = [member for member, name in parsed.items() if name is None]
+        new = {member: name for member, name in parsed.items() if name is not None}
         self._names |= new
-        return [name for name in new.values() if name is not None]
-
-
-def _name_in(member: bytes) -> QueueName | None:
-    try:
-        return queue_name(member.decode())
-    except (UnicodeDecodeError, InvalidArgument):
-        return None
+        return list(new.values())

@@ -22,7 +22,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import Drain, Mail, PeerLost, PermitsWanted
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.rounds import Rounds
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options, run_actor
 from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.queues.work.calls import WorkQueueOptions
@@ -43,7 +43,7 @@ class RateLimiter:
     def __init__(self, store: Store, options: WorkQueueOptions, log: Logger) -> None:
         self._store = store
         self._options = options
-        self._rounds = Rounds(ROUND_MS, log)
+        self._rounds = Rounds(ROUND_MS, log, store.quarantine)
         self._queue_by_name: dict[str, WorkQueue] = {}
         self._room_by_name: dict[str, int] = {}
         self._admitted = 0
@@ -106,5 +106,6 @@ class RateLimiter:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The rate limiter's process."""
-    limiter = RateLimiter(open_store(start), queue_options(start.settings), logger_of(start))
-    return run_actor(limiter, control, start)
+    quarantine = quarantine_of(start)
+    limiter = RateLimiter(open_store(start, quarantine), queue_options(start.settings), logger_of(start))
+    return run_actor(limiter, control, start, quarantine)

@@ -20,7 +20,7 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
-from mqworker.actors.wiring import logger_of, open_store, queue_options, run_actor
+from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options, run_actor
 from mqworker.log import Logger
 from mqworker.model.names import QueueName
 from mqworker.queues.work.steps import LARGEST_BATCH, UNUSED_LANE_MS
@@ -43,7 +43,7 @@ class RecoveryScanner:
 
     def __init__(self, store: Store, roster: QueueRoster, *, interval_ms: int, log: Logger) -> None:
         self._roster = roster
-        self._rounds = Rounds(interval_ms, log)
+        self._rounds = Rounds(interval_ms, log, store.quarantine)
         self._looks = QueueLooks(store, roster, Patrol(interval_ms), log)
         self._forgetting = QueueLooks(store, roster, Patrol(FORGET_EVERY_MS, FORGETS_PER_S), log)
         self._busy: deque[QueueName] = deque()
@@ -64,16 +64,8 @@ class RecoveryScanner:
 
     def turn(self, now_ms: int) -> Sequence[Post]:
         """Look at one slice of the queues, or mend those in which something is stuck."""
-        if not self._rounds.hold(now_ms, [partial(self._learn_queues, now_ms)]):
-            return ()
-        if not self._busy:
-            names = self._looks.patrol.take(now_ms)
-            found = self._looks.glance(names, self._questions, now_ms)
-            self._busy.extend(name for name, signs in found.items() if any(signs))
-        if not self._looks.is_troubled:
-            self._scan(now_ms)
-        if not self._looks.is_troubled:
-            self._forget(now_ms)
+        if self._rounds.hold(now_ms, [partial(self._learn_queues, now_ms)]):
+            self._rounds.attempt(partial(self._look, now_ms))
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
@@ -94,6 +86,16 @@ class RecoveryScanner:
             "buried": self._buried,
             "repaired": self._repaired,
         }
+
+    def _look(self, now_ms: int) -> None:
+        if not self._busy:
+            names = self._looks.patrol.take(now_ms)
+            found = self._looks.glance(names, self._questions, now_ms)
+            self._busy.extend(name for name, signs in found.items() if any(signs))
+        if not self._looks.is_troubled:
+            self._scan(now_ms)
+        if not self._looks.is_troubled:
+            self._forget(now_ms)
 
     def _learn_queues(self, now_ms: int) -> None:
         self._looks.refresh(now_ms)
@@ -152,7 +154,8 @@ def _note_page(
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The recovery scanner's process."""
-    store = open_store(start)
+    quarantine = quarantine_of(start)
+    store = open_store(start, quarantine)
     roster = QueueRoster(store, queue_options(start.settings))
     scanner = RecoveryScanner(store, roster, interval_ms=ROUND_MS, log=logger_of(start))
-    return run_actor(scanner, control, start)
+    return run_actor(scanner, control, start, quarantine)

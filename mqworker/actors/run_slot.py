@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
 import zlib
 from collections import deque
 from collections.abc import Iterable
@@ -138,9 +139,7 @@ class Beside:
     """A worker's table of what runs in threads and on its event loop; any thread may write."""
 
     def __init__(self, descriptor: int, worker: int, most: int) -> None:
-        end = _table_at(worker) + _TABLE_BYTES
-        if os.fstat(descriptor).st_size < end:
-            os.pwrite(descriptor, b"\0", end - 1)  # which never shortens a file that another worker just grew
+        _make_room(descriptor, _table_at(worker), _TABLE_BYTES)
         self._memory = mmap.mmap(descriptor, _TABLE_BYTES, offset=_table_at(worker))
         # The place that was free for the longest is taken first: traces of what has ended last a while.
         self._free = deque(range(min(2 * most, _TABLE_BYTES // _BESIDE.size)))
@@ -161,12 +160,25 @@ def open_slots(path: str) -> tuple[int, mmap.mmap]:
     """The file's descriptor and its memory."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(descriptor).st_size < _SLOTS_BYTES:
-            os.pwrite(descriptor, b"\0", _SLOTS_BYTES - 1)  # grows it, and never shortens it: see Beside
+        _make_room(descriptor, 0, _SLOTS_BYTES)
         return descriptor, mmap.mmap(descriptor, _SLOTS_BYTES)
+    except OSError as error:
+        os.close(descriptor)
+        raise OSError(error.errno, error.strerror, path) from error
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _make_room(descriptor: int, start: int, size: int) -> None:
+    """Blocks and not only a length: on a full disk this says so, where a write to memory would end us.
+
+    It never shortens a file that another worker just grew.
+    """
+    if sys.platform == "linux":
+        os.posix_fallocate(descriptor, start, size)
+    elif os.fstat(descriptor).st_size < start + size:
+        os.pwrite(descriptor, b"\0", start + size - 1)
 
 
 @cache

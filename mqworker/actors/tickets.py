@@ -10,6 +10,7 @@ it with the process that held it.
 from __future__ import annotations
 
 import fcntl
+import re
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from mqworker.actors.run_slot import MOST_WORKERS, SLOT_BYTES, mark_of, open_slo
 # The number: 0 none, above 0 issued, below 0 redeemed; then for what: a fence and the mark of its queue.
 _TICKET = struct.Struct("<qqI")
 _SECOND_HALF = SLOT_BYTES // 2
+# Eighteen digits fit into the slot; a worker's number is below a thousand, or a little above.
+_HANDED_OVER = re.compile(rb"([0-9]{1,18}) (?:-|([0-9]{1,4}):([0-9]{1,18})) ")
 
 
 class HandedOver(NamedTuple):
@@ -34,14 +37,14 @@ class HandedOver(NamedTuple):
 
 def read_handed_over(text: bytes) -> HandedOver | None:
     """Read `<fence> <worker>:<number> <record>` (`-` for no ticket); None when a foreign hand wrote it."""
-    try:
-        fence, ticket, record = text.split(b" ", 2)
-        if ticket == b"-":
-            return HandedOver(int(fence), None, 0, record)
-        worker, number = ticket.split(b":")
-        return HandedOver(int(fence), int(worker), int(number), record)
-    except ValueError:
+    found = _HANDED_OVER.match(text)
+    if found is None:
         return None
+    fence, worker, number = found.groups()
+    record = text[found.end() :]
+    if worker is None:
+        return HandedOver(int(fence), None, 0, record)
+    return HandedOver(int(fence), int(worker), int(number), record)
 
 
 @dataclass(frozen=True, slots=True)

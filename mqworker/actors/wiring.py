@@ -7,6 +7,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
 from mqworker.log import Logger, get_logger
 from mqworker.model.clock import SystemClock
+from mqworker.model.quarantine import BadEntry, Quarantine
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.settings import Settings
@@ -18,7 +19,22 @@ _ACTOR_READ_TIMEOUT_S = 2.0
 """Shorter than the supervisor's patience: while Redis hangs, an actor must still answer pings."""
 
 
-def open_store(start: ChildStart, *, longest_read_s: float = _ACTOR_READ_TIMEOUT_S) -> Store:
+def quarantine_of(start: ChildStart) -> Quarantine:
+    """Where everything that this process reads and cannot use is noted; each is logged once."""
+    log = logger_of(start)
+
+    def tell(bad: BadEntry) -> None:
+        log.error("entry_quarantined", kind=bad.kind, where=bad.where, entry=bad.entry, reason=bad.why)
+
+    return Quarantine(on_new=tell)
+
+
+def open_store(
+    start: ChildStart,
+    quarantine: Quarantine | None = None,
+    *,
+    longest_read_s: float = _ACTOR_READ_TIMEOUT_S,
+) -> Store:
     """The store of an actor. It repeats nothing by itself: the actor's next turn does."""
     settings = start.settings
     longest_s = min(longest_read_s, _ACTOR_READ_TIMEOUT_S)
@@ -28,7 +44,7 @@ def open_store(start: ChildStart, *, longest_read_s: float = _ACTOR_READ_TIMEOUT
         read_timeout_s=min(settings.read_timeout_s, longest_s),
         client_name=f"mqworker-{start.name}".replace(":", "-"),
     )
-    return Store(connection, retry_for_ms=0)
+    return Store(connection, retry_for_ms=0, quarantine=quarantine)
 
 
 def queue_options(settings: Settings) -> WorkQueueOptions:
@@ -58,7 +74,7 @@ def logger_of(start: ChildStart) -> Logger:
     return get_logger(actor=start.name, node=start.node)
 
 
-def run_actor(actor: Actor, control: Mailbox, start: ChildStart) -> int:
+def run_actor(actor: Actor, control: Mailbox, start: ChildStart, quarantine: Quarantine) -> int:
     """Run the loop to its end; the exit code of the process."""
-    ActorLoop(actor, control, SystemClock(), logger_of(start)).run()
+    ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine).run()
     return 0

@@ -53,6 +53,8 @@ def _why_not_ready(answers: dict[str, Snapshot | None]) -> str | None:
         for child in snapshot["children"]:
             if child["state"] != "live":
                 return f"{child['name']} of {snapshot['node']} is {child['state']}"
+            if child["facts"].get("is_listening") is False:
+                return f"{child['name']} of {snapshot['node']} does not listen"
     return None
 
 

@@ -98,6 +98,12 @@ def _load_status() -> click.Command:
     return status_command
 
 
+def _load_doctor() -> click.Command:
+    from mqworker.cli.doctor import doctor_command  # noqa: PLC0415 - imported when called
+
+    return doctor_command
+
+
 def _load_queue() -> click.Command:
     from mqworker.cli.queue import queue_command  # noqa: PLC0415 - imported when called
 
@@ -127,6 +133,7 @@ COMMANDS = {
     "serve": LazyCommand("Let foreign programs in: a gateway without task workers.", _load_serve),
     "health": LazyCommand("Probe the node of this directory; exit with 0 or 1.", _load_health),
     "status": LazyCommand("Show how everything is, on one screen.", _load_status),
+    "doctor": LazyCommand("Check the server, and what nodes skip because it is foreign.", _load_doctor),
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),

@@ -18,7 +18,7 @@ from mqworker.supervisor.child_care import Limits
 from mqworker.supervisor.child_plan import Topology
 from mqworker.supervisor.family import ChildRecord
 from mqworker.supervisor.node import make_node
-from mqworker.supervisor.source_watch import SourceWatch, application_directory
+from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.supervisor import Supervisor
 from mqworker.supervisor.systemd import SystemdNotifier
 from mqworker.supervisor.topology import SERVER_KEEPER, node_topology
@@ -122,8 +122,7 @@ def _directory(settings: Settings) -> Path:
 
 
 def _watch(app: str | None) -> SourceWatch:
-    here = Path.cwd()
-    return SourceWatch(here if app is None else application_directory(app, here))
+    return watch_application(app, Path.cwd())
 
 
 def _announcer(settings: Settings) -> Callable[[ChildRecord], None]:

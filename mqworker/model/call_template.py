@@ -69,7 +69,7 @@ def template_of(fields: Mapping[str, Any]) -> CallTemplate:
             fields.get("gate"),
         )
         return CallTemplate(queue_name(fields["queue"]), message)
-    except (InvalidArgument, KeyError, IndexError, TypeError, ValueError) as error:
+    except (InvalidArgument, LookupError, TypeError, ValueError, AttributeError) as error:
         raise InvalidMessage(f"a stored call cannot be read: {error!r}") from error
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mqworker.model.names import LONGEST_HORIZON_MS, whole_number
 
-_LATEST_MS = (
+LATEST_MS = (
     253_402_300_799_999  # the end of the year 9999: thirteen digits and a half, still exact in a double
 )
 
@@ -26,7 +26,7 @@ class At:
     epoch_ms: int
 
     def __post_init__(self) -> None:
-        whole_number("epoch milliseconds", self.epoch_ms, least=0, most=_LATEST_MS)
+        whole_number("epoch milliseconds", self.epoch_ms, least=0, most=LATEST_MS)
 
 
 Instant = After | At

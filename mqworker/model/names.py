@@ -21,13 +21,18 @@ ConsumerName = NewType("ConsumerName", str)
 LONGEST_HORIZON_MS = 366 * 24 * 3600 * 1000
 """A delay, deadline or lease reaches at most a year ahead; anything longer is a unit mixed up."""
 
+LARGEST_WHOLE = 2**63 - 1
+"""As fences and tickets are kept in memory; no number that we write is larger."""
+
 HIGHEST_PRIORITY = 9
 MOST_CRASHES = 35
 MOST_LOSSES = 25
 
 _SHOWN_CHARACTERS = 60
+_LONGEST_NAME = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}", re.ASCII)
+_DIGITS = re.compile(rb"[0-9]{1,19}")
 _NAME_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . -, beginning with a letter, digit or _"
 _ID_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
 
@@ -52,6 +57,35 @@ def consumer_name(value: object) -> ConsumerName:
     return ConsumerName(_matching("consumer", value, _NAME, _NAME_RULE))
 
 
+# What comes back from the server was written by anybody: these answer with a value, or with None.
+
+
+def parse_queue_name(raw: object) -> QueueName | None:
+    """A queue's name as it was read."""
+    text = _matched(raw, _NAME)
+    return None if text is None else QueueName(text)
+
+
+def parse_consumer_name(raw: object) -> ConsumerName | None:
+    """A consumer's name as it was read."""
+    text = _matched(raw, _NAME)
+    return None if text is None else ConsumerName(text)
+
+
+def parse_message_id(raw: object) -> MessageId | None:
+    """A message's id as it was read."""
+    text = _matched(raw, _ID)
+    return None if text is None else MessageId(text)
+
+
+def parse_whole(raw: object, *, most: int = LARGEST_WHOLE) -> int | None:
+    """A whole number from 0 to `most`, in digits alone: int() would also take ' 7', '+7' and '1_000'."""
+    if not isinstance(raw, bytes) or not _DIGITS.fullmatch(raw):
+        return None
+    number = int(raw)
+    return number if number <= most else None
+
+
 def whole_number(argument: str, value: object, *, least: int, most: int) -> int:
     """An integer within bounds; `True` is not a number here, and neither is 1.0."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
@@ -67,6 +101,13 @@ def shown(value: object) -> str:
     return (
         text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
     )
+
+
+def _matched(raw: object, pattern: re.Pattern[str]) -> str | None:
+    if not isinstance(raw, bytes) or len(raw) > _LONGEST_NAME or not raw.isascii():
+        return None
+    text = raw.decode()
+    return text if pattern.fullmatch(text) else None
 
 
 def _matching(argument: str, value: object, pattern: re.Pattern[str], rule: str) -> str:

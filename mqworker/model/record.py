@@ -36,7 +36,7 @@ _ANY = re.compile(
     rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
     rb"([0-9a-pA-Z])([0-9a-zS])"
     + _ID_AND_TASK
-    + rb"(?(3)[!-~]+ )(?(4)([0-9]+) )(?(5)([0-9]+) [!-~]+ )(?(6)[!-~]+ )"
+    + rb"(?(3)[!-~]+ )(?(4)([0-9]{1,15}) )(?(5)([0-9]{1,15}) [!-~]+ )(?(6)[!-~]+ )"
 )
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, ServerView, SystemView
+from mqworker.model.view import (
+    LIVE_STATE,
+    PARKED_STATE,
+    ChildView,
+    NodeView,
+    QueueView,
+    ServerView,
+    SystemView,
+)
 
 
 class Health(Enum):
@@ -75,6 +83,7 @@ def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
         reasons.append("every node is draining, nothing new is taken")
     for node in view.nodes:
         reasons += _of_node(node, limits)
+    reasons += _of_quarantine(view)
     for queue in view.queues:
         reasons += _of_queue(queue, view, limits)
     return Verdict(Health.DEGRADED if reasons else Health.HEALTHY, tuple(reasons), remarks)
@@ -97,12 +106,22 @@ def _of_server(server: ServerView, limits: VerdictLimits) -> Iterator[str]:
         yield f"the server's memory is {server.used_bytes / server.limit_bytes:.0%} full"
 
 
+def _of_quarantine(view: SystemView) -> Iterator[str]:
+    found = view.quarantined
+    if found:
+        first = f"{found[0].kind} in {found[0].where}: {found[0].why}"
+        things = "1 thing is" if len(found) == 1 else f"{len(found):,} things are"
+        yield f"{things} quarantined, see `mqworker doctor`; {first}"
+
+
 def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:
     if node.age_ms > limits.silent_ms:
         yield f"node {node.name} was last heard {_time(node.age_ms)} ago"
         return  # what it says of its children is as old
     if node.is_draining:
         return  # children that end are what draining is about
+    if node.problem is not None:
+        yield f"node {node.name} keeps its workers, the code on disk does not start: {node.problem}"
     for child in node.children:
         trouble = _of_child(child, limits)
         if trouble is not None:
@@ -124,15 +143,20 @@ def _of_child(child: ChildView, limits: VerdictLimits) -> str | None:
     if child.state == LIVE_STATE:
         return None if child.is_worker else _of_live_actor(child, limits)
     because = f": {child.last_exit}" if child.last_exit else ""
+    if child.state == PARKED_STATE:
+        again = "" if child.retry_in_ms is None else f", next try in {_time(child.retry_in_ms)}"
+        return f"is down, parked after {child.restarts} restarts{again}{because}"
     if child.restarts >= limits.restart_loop:
         return f"does not stay up, {child.restarts} restarts{because}"
     # Otherwise it is starting, or its turn has not come.
-    return f"is down{because}" if child.state in {"waiting", "parked"} else None
+    return f"is down{because}" if child.state == "waiting" else None
 
 
 def _of_live_actor(actor: ChildView, limits: VerdictLimits) -> str | None:
     if actor.silent_ms is not None and actor.silent_ms > limits.silent_ms:
         return f"makes no progress since {_time(actor.silent_ms)}"
+    if actor.facts.get("is_listening") is False:
+        return "does not listen; its listener ended and is being built anew"
     return "cannot reach the server" if actor.facts.get("is_store_up") is False else None
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqworker.model.quarantine import BadEntry, entry_of
 from mqworker.model.throughput import Throughput
 
 WORKER_ROLE = "worker"
 LIVE_STATE = "live"
+PARKED_STATE = "parked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class ChildView:
     generation: int = 1
     restarts: int = 0
     last_exit: str | None = None
+    retry_in_ms: int | None = None
+    """While it is parked: how long until it is tried again."""
     silent_ms: int | None = None
     """Since its loop answered last."""
     progress: int = 0
@@ -61,6 +65,8 @@ class NodeView:
     age_ms: int = 0
     """How old its snapshot is."""
     children: tuple[ChildView, ...] = ()
+    problem: str | None = None
+    """What the supervisor was asked for and could not do."""
 
     @property
     def queues(self) -> frozenset[str]:
@@ -69,7 +75,7 @@ class NodeView:
             str(name)
             for child in self.children
             if child.role == "dispatcher"
-            for name in child.facts.get("queues", ())
+            for name in _listed(child.facts.get("queues"))
         )
 
     @property
@@ -80,6 +86,17 @@ class NodeView:
             models = child.facts.get("models") if child.role == "dispatcher" else None
             if isinstance(models, Mapping):
                 found |= {str(name): facts for name, facts in models.items() if isinstance(facts, Mapping)}
+        return found
+
+    @property
+    def quarantined(self) -> list[BadEntry]:
+        """What its actors skip, because they cannot use it."""
+        found: list[BadEntry] = []
+        for child in self.children:
+            quarantine = child.facts.get("quarantine")
+            entries = _listed(quarantine.get("entries")) if isinstance(quarantine, Mapping) else ()
+            known = (entry_of(fields) for fields in entries if isinstance(fields, Mapping))
+            found += [entry for entry in known if entry is not None]
         return found
 
     @property
@@ -124,6 +141,11 @@ class NodeView:
                         case _:
                             pass
         return None
+
+
+def _listed(value: object) -> Sequence[object]:
+    """A list in a snapshot, which a foreign hand may have written."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +230,12 @@ class SystemView:
     def consuming_nodes(self, queue: QueueView) -> tuple[NodeView, ...]:
         """The nodes that take from this queue."""
         return tuple(node for node in self.nodes if queue.name in node.queues and not node.is_draining)
+
+    @property
+    def quarantined(self) -> list[BadEntry]:
+        """What nodes skip, each once."""
+        found = [bad for node in self.nodes for bad in node.quarantined]
+        return list({(bad.kind, bad.where, bad.entry): bad for bad in found}.values())
 
     def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
         """Whether a node takes from this queue, or another consumer that was heard lately."""

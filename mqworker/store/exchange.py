@@ -77,15 +77,34 @@ class Exchange:
         return lane.next_call()
 
 
+UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
+"""What reading foreign data may come to, whatever it is read as."""
+_LONGEST_REFUSAL = 300
+
+
 def decoded(call: Call[Any], reply: Reply) -> RawReply:
     """What a reply means; raises the refusal that it may be."""
     if isinstance(reply, ReplyError):
         raise _refusal(call, reply)
-    return call.decode(reply)
+    try:
+        return call.decode(reply)
+    except MqworkerError:
+        raise  # an answer that is a refusal
+    except UNREADABLE as error:
+        queue = _queue_of(call)
+        raise StoreRefused(
+            f"{call.script.name} on queue {queue!r}: its answer cannot be read, a foreign hand wrote there"
+            f" ({type(error).__name__}: {error})"[:_LONGEST_REFUSAL],
+            code="UNREADABLE",
+        ) from error
+
+
+def _queue_of(call: Call[Any]) -> str:
+    return call.keys[0].partition("{")[2].partition("}")[0]
 
 
 def _refusal(call: Call[Any], error: ReplyError) -> MqworkerError:
-    queue = call.keys[0].partition("{")[2].partition("}")[0]
+    queue = _queue_of(call)
     match error.code:
         case "MQW_FULL":
             return QueueFull(f"queue {queue!r} is full: {error.text}; nothing was stored")

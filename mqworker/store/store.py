@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.quarantine import Quarantine
 from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
 from mqworker.store.exchange import Exchange, decoded
 from mqworker.store.group_commit import Entry, GroupCommit
@@ -34,8 +35,11 @@ class Store:
         retry_for_ms: int = DEFAULT_RETRY_FOR_MS,
         clock: Clock | None = None,
         bring_up: Callable[[], object] | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         """`bring_up` is called before the first retry of a call: it may start a server that was stopped."""
+        self.quarantine = quarantine or Quarantine()
+        """Whoever reads through this store notes here what he had to skip."""
         self._connection = connection
         self._retry_for_ms = retry_for_ms
         self._clock = clock or SystemClock()

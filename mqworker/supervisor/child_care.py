@@ -13,7 +13,7 @@ import selectors
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mqworker.actors.frame import NO_MAIL, BrokenFrame
@@ -42,7 +42,16 @@ from mqworker.supervisor.liveness import (
     check_worker,
 )
 from mqworker.supervisor.node import Node
-from mqworker.supervisor.restart_policy import Death, Fault, GiveUp, RestartIn, RestartLimits, after_death
+from mqworker.supervisor.plain_reasons import reason_of, reason_of_signal
+from mqworker.supervisor.restart_policy import (
+    Death,
+    Fault,
+    Park,
+    RestartIn,
+    RestartLimits,
+    after_death,
+    park_pause_ms,
+)
 
 # In one turn, at 4 ms each: in between the loop looks at what else there is.
 _MOST_STARTS = 8
@@ -75,7 +84,10 @@ class ChildCare:
         self.has_failures = False
         """Whether an actor did not end well while the node was stopping."""
         self.parks_broken_workers = False
-        """With --reload: a worker whose code does not import waits for the next change of it."""
+        """With --reload: a worker whose code does not import waits for the next change of it, from the
+        very first start on."""
+        self.has_been_complete = False
+        """From then on nothing that a child does ends the node."""
         self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
         self._family = family
         self._node = node
@@ -143,7 +155,9 @@ class ChildCare:
         try:
             record.child = child = start_child(record.plan.start, start)
         except OSError as error:  # no memory or no process left: it may be there in a moment
-            self._bury(record, Ending(EXIT_UNAVAILABLE, None, 0, f"cannot be started: {error}"), now_ms)
+            self._bury(
+                record, Ending(EXIT_UNAVAILABLE, None, 0, f"cannot be started: {reason_of(error)}"), now_ms
+            )
             return
         record.state = State.STARTING
         self._selector.register(child.control.fileno(), selectors.EVENT_READ, partial(self._hear, record))
@@ -166,7 +180,7 @@ class ChildCare:
             try:
                 left, right = open_pipe()
             except OSError as error:  # out of descriptors: as good as not started
-                self.kill(record, f"no pipe could be made: {error}", Fault.COUNTED)
+                self.kill(record, f"no pipe could be made: {reason_of(error)}", Fault.COUNTED)
                 return
             self.tell(record, Attach(peer.name), [left])
             self.tell(peer, Attach(record.name), [right])
@@ -210,6 +224,7 @@ class ChildCare:
         record.state = State.LIVE
         record.has_been_ready = True
         record.vitals.ready_at_ms = now_ms
+        self.has_been_complete = self.has_been_complete or self._family.is_complete
         self.on_ready(record)
 
     def _kill_worker(self, name: str, reason: str) -> None:
@@ -267,7 +282,8 @@ class ChildCare:
     def _bury(self, record: ChildRecord, ending: Ending, now_ms: int) -> None:
         if ending.signal is None:
             record.kill_reason = None  # it was quicker
-        cause = f"{record.kill_reason} ({ending.cause})" if record.kill_reason else ending.cause
+        how = reason_of_signal(ending.cause, self._node.slots_path)
+        cause = f"{record.kill_reason} ({how})" if record.kill_reason else how
         record.last_exit = cause
         is_clean = ending.code == 0 and (self.is_closing or record.role is Role.WORKER)
         (self._log.info if is_clean else self._log.warning)(
@@ -279,7 +295,11 @@ class ChildCare:
             self.has_failures = self.has_failures or _is_failure(record, ending)
             return
         record.state = State.WAITING
-        self._restart_or_halt(record, ending, now_ms)
+        halt = self._reason_to_halt(record, ending)
+        if halt is not None:
+            self._end(halt)
+        else:
+            self._restart_or_park(record, ending, now_ms)
 
     def _tell_of_death(self, record: ChildRecord, ending: Ending, cause: str) -> None:
         if record.role is Role.WORKER:
@@ -314,29 +334,40 @@ class ChildCare:
             for mail in self._consumers.release():
                 self.tell(self._family.the(Role.REAPER), mail)
 
-    def _restart_or_halt(self, record: ChildRecord, ending: Ending, now_ms: int) -> None:
-        if ending.code == EXIT_CONFIGURATION and not _is_ready_worker(record):
-            if self.parks_broken_workers and record.role is Role.WORKER:
-                record.state = State.PARKED
-                self._log.error("worker_parked", child=record.name, reason=ending.words)
-                return
-            self._end(Halt(EXIT_CONFIGURATION, ending.words or f"{record.name}: {ending.cause}"))
-            return
+    def _reason_to_halt(self, record: ChildRecord, ending: Ending) -> Halt | None:
+        """Only what is wrong from the very first start on: later there is work to go on with."""
+        if self.has_been_complete or _is_ready_worker(record):
+            return None
+        reason = ending.words or f"{record.name}: {record.last_exit}"
+        if ending.code == EXIT_CONFIGURATION:
+            is_awaited = self.parks_broken_workers and record.role is Role.WORKER
+            return None if is_awaited else Halt(EXIT_CONFIGURATION, reason)
         if record.role is Role.SERVER and not record.has_been_ready:
-            self._end(Halt(ending.code or EXIT_FAILED, ending.words or f"{record.name}: {ending.cause}"))
-            return
+            return Halt(ending.code or EXIT_FAILED, reason)  # without it nothing else could begin
+        return None
+
+    def _restart_or_park(self, record: ChildRecord, ending: Ending, now_ms: int) -> None:
+        limits, chance = self._limits.restart, self._chance.random()
+        if record.role is Role.REAPER:
+            # Others would take this node for dead, and run what it runs: it is tried again soon.
+            limits = replace(limits, longest_park_ms=limits.first_park_ms)
         death = Death(now_ms, now_ms - record.vitals.started_at_ms, _fault_of(record, ending))
-        record.history, decision = after_death(
-            record.history, death, self._limits.restart, self._chance.random()
-        )
-        match decision:
-            case RestartIn(pause_ms):
-                record.restart_at_ms = now_ms + pause_ms
-            case GiveUp(deaths, within_ms):
-                reason = (
-                    f"{record.name} died {deaths} times within {within_ms / 1000:g} s, last: {ending.cause}"
-                )
-                self._end(Halt(EXIT_FAILED, reason))
+        record.history, decision = after_death(record.history, death, limits, chance)
+        if ending.code == EXIT_CONFIGURATION and isinstance(decision, RestartIn) and not _is_spared(record):
+            # It says itself that another start is of no use.
+            parks = record.history.parks
+            record.history = replace(record.history, parks=parks + 1)
+            decision = Park(park_pause_ms(parks, limits, chance))
+        record.restart_at_ms = now_ms + decision.pause_ms
+        if isinstance(decision, Park):
+            record.state = State.PARKED
+            self._log.error(
+                "child_parked",
+                child=record.name,
+                reason=record.last_exit,
+                restarts=record.restarts,
+                next_try_in_ms=decision.pause_ms,
+            )
 
     def _end(self, halt: Halt) -> None:
         self.halt = self.halt or halt  # the first is the cause, what follows may be its consequence
@@ -372,6 +403,8 @@ def _fault_of(record: ChildRecord, ending: Ending) -> Fault:
     """See `restart_policy`: a worker that was ready died of its task, or was meant to go."""
     if record.role is Role.DISPATCHER and record.kill_reason is None and ending.signal == "SIGKILL":
         return Fault.SPARED
-    if _is_ready_worker(record) or (record.kill_reason is not None and record.kill_fault is Fault.SPARED):
-        return Fault.SPARED
-    return Fault.COUNTED
+    return Fault.SPARED if _is_spared(record) else Fault.COUNTED
+
+
+def _is_spared(record: ChildRecord) -> bool:
+    return _is_ready_worker(record) or (record.kill_reason is not None and record.kill_fault is Fault.SPARED)

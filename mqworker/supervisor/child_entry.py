@@ -22,6 +22,7 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.errors import ConfigurationError, StoreUnavailable
 from mqworker.log import configure_logging, get_logger
 from mqworker.supervisor.child_plan import StartFunction
+from mqworker.supervisor.plain_reasons import reason_of
 
 EXIT_FAILED = 1
 EXIT_UNAVAILABLE = 69
@@ -108,6 +109,10 @@ def _live(run: StartFunction, start: ChildStart, control: Mailbox, words: int) -
     except StoreUnavailable as error:
         _say(words, str(error))
         return EXIT_UNAVAILABLE
+    except OSError as error:
+        log.exception("child_failed")
+        _say(words, reason_of(error))
+        return EXIT_FAILED
     except SystemExit as error:
         _say(words, f"SystemExit: {error}")
         return error.code if isinstance(error.code, int) else EXIT_FAILED

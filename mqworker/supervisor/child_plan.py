@@ -39,6 +39,8 @@ class ChildPlan:
     role: Role
     start: StartFunction
     peers: tuple[str, ...] = ()
+    rehearse: StartFunction | None = None
+    """Does what could fail in a start, and ends: asked before those that run are replaced."""
 
 
 Topology = tuple[tuple[ChildPlan, ...], ...]

@@ -22,7 +22,7 @@ class State(Enum):
     WAITING = "waiting"
     """Dead, and to be started again."""
     PARKED = "parked"
-    """Dead, and not to be started until its source changes."""
+    """Dead again and again: left alone for a while, or until its source changes."""
     ENDED = "ended"
 
 
@@ -93,6 +93,11 @@ class Family:
         return all(record.state is State.LIVE for record in self)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether everybody is there, or is left alone because it cannot live."""
+        return all(record.state in {State.LIVE, State.PARKED} for record in self)
+
+    @property
     def has_workers(self) -> bool:
         """Whether a worker's process lives, or was not collected yet."""
         return bool(self.living_workers)
@@ -113,12 +118,15 @@ class Family:
 
     def may_start(self, record: ChildRecord, now_ms: int) -> bool:
         """Whether it is this child's turn."""
-        if record.state not in {State.PLANNED, State.WAITING}:
+        if record.state not in {State.PLANNED, State.WAITING, State.PARKED}:
             return False
         if record.role is Role.WORKER:
             dispatcher = self.the(Role.DISPATCHER)
             if dispatcher is not None and dispatcher.state is not State.LIVE:
                 return False
-        if record.state is State.WAITING:
+        if record.state is not State.PLANNED:
             return now_ms >= record.restart_at_ms
-        return all(other.has_been_ready for other in self if other.step < record.step)
+        # One that cannot live does not keep the others from it.
+        return all(
+            other.has_been_ready or other.state is State.PARKED for other in self if other.step < record.step
+        )

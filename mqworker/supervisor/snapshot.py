@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqworker.supervisor.family import ChildRecord, Family
+from mqworker.supervisor.family import ChildRecord, Family, State
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.status_socket import Snapshot
 
 
 def node_snapshot(
-    family: Family, node: Node, *, pid: int, started_at_ms: int, is_draining: bool, now_ms: int
+    family: Family,
+    node: Node,
+    *,
+    pid: int,
+    started_at_ms: int,
+    is_draining: bool,
+    problem: str | None,
+    now_ms: int,
 ) -> Snapshot:
     """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic."""
     return {
@@ -20,6 +27,7 @@ def node_snapshot(
         "started_at_ms": started_at_ms,
         "draining": is_draining,
         "complete": family.is_complete,
+        "problem": problem,
         "children": [_child_snapshot(record, now_ms) for record in family],
     }
 
@@ -33,6 +41,7 @@ def _child_snapshot(record: ChildRecord, now_ms: int) -> dict[str, Any]:
         "pid": None if record.child is None else record.child.process.pid,
         "state": record.state.value,
         "restarts": record.restarts,
+        "retry_in_ms": max(0, record.restart_at_ms - now_ms) if record.state is State.PARKED else None,
         "last_exit": record.last_exit,
         "silent_ms": None if ponged_at_ms is None else now_ms - ponged_at_ms,
         "progress": record.progress,

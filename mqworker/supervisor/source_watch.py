@@ -29,6 +29,11 @@ class SourceWatch:
         return has_changed
 
 
+def watch_application(app: str | None, directory: Path) -> SourceWatch:
+    """Look at the files of an app from now on."""
+    return SourceWatch(directory if app is None else application_directory(app, directory))
+
+
 def application_directory(app: str, directory: Path) -> Path:
     """Where the files of `module:attribute` lie: its package below `directory`, or `directory` itself."""
     package = directory / app.partition(":")[0].partition(".")[0]

@@ -29,12 +29,13 @@ from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
 from mqworker.supervisor.child_plan import Role, Topology
 from mqworker.supervisor.family import ChildRecord, Family, State
 from mqworker.supervisor.node import Node
+from mqworker.supervisor.rehearsal import Rehearsal
 from mqworker.supervisor.restart_policy import Fault
 from mqworker.supervisor.rolling_restart import RollingRestart
 from mqworker.supervisor.shutdown import KillChild, Shutdown, TellToDrain
 from mqworker.supervisor.signal_inbox import SignalInbox
 from mqworker.supervisor.snapshot import node_snapshot
-from mqworker.supervisor.source_watch import SourceWatch
+from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.status_socket import Snapshot, StatusSocket
 from mqworker.supervisor.systemd import SystemdNotifier
 
@@ -77,7 +78,17 @@ class Supervisor:
         self._care.on_ready = self._note_ready
         self._care.parks_broken_workers = source_watch is not None
         patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
-        self._rolling = RollingRestart(self._family, self._care, patience_ms)
+        self._rehearsal = Rehearsal(
+            node, self._selector, longest_ms=limits.liveness.worker_ready_within_ms, log=log
+        )
+        self._rolling = RollingRestart(
+            self._family,
+            self._care,
+            self._rehearsal,
+            lambda: watch_application(node.app, Path.cwd()),
+            patience_ms,
+            log=log,
+        )
         self._shutdown: Shutdown | None = None
         self._was_complete = False
         self._started_at_ms = clock.now_ms()
@@ -130,7 +141,8 @@ class Supervisor:
             return _BUSY_TICK_MS
         if self._care.is_busy:
             return 0
-        waits = (record.restart_at_ms - now_ms for record in self._family if record.state is State.WAITING)
+        due = (record for record in self._family if record.state in {State.WAITING, State.PARKED})
+        waits = (record.restart_at_ms - now_ms for record in due)
         return min(self._tick_ms, max(_BUSY_TICK_MS, min(waits, default=self._tick_ms)))
 
     def _turn(self, now_ms: int) -> None:
@@ -155,6 +167,7 @@ class Supervisor:
 
     def _begin_shutdown(self, exit_code: int, now_ms: int) -> None:
         self._care.is_closing = True
+        self._rehearsal.close()
         self._shutdown = Shutdown(exit_code, int(self._node.settings.drain_s * 1000), now_ms)
         self._notifier.note_stopping()
 
@@ -228,7 +241,8 @@ class Supervisor:
         )
 
     def _show(self, now_ms: int) -> None:
-        self._notifier.note(is_complete=self._family.is_complete)
+        # A node that goes on without one of its actors must not be ended for it.
+        self._notifier.note(is_complete=self._family.is_settled)
         reaper = self._family.the(Role.REAPER)
         if reaper is None or reaper.child is None or reaper.child.control.has_unsent:
             return  # one snapshot in the pipe is enough: it shows the present or nothing
@@ -241,6 +255,7 @@ class Supervisor:
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
             is_draining=self._shutdown is not None,
+            problem=self._rolling.problem,
             now_ms=now_ms,
         )
 

@@ -25,7 +25,13 @@ def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
         ),
         (ChildPlan("dispatcher", Role.DISPATCHER, dispatcher.main, peers=("rate_limiter",)),),
         tuple(
-            ChildPlan(f"worker:{number}", Role.WORKER, worker.main, peers=("dispatcher",))
+            ChildPlan(
+                f"worker:{number}",
+                Role.WORKER,
+                worker.main,
+                peers=("dispatcher",),
+                rehearse=worker.rehearse,
+            )
             for number in range(workers)
         ),
         tuple(

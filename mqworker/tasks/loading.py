@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 
 from mqworker.errors import ConfigurationError
@@ -21,10 +22,24 @@ def load_app(name: str, directory: Path) -> App:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"app {name!r} cannot be imported from {directory}: {error}") from error
+        raise ConfigurationError(
+            f"app {name!r} cannot be imported from {directory}: {error}{_place_of(error)}"
+        ) from error
     except Exception as error:  # whatever a module of the user raises at import is a reason not to start
-        raise ConfigurationError(f"app {name!r} fails to import: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            f"app {name!r} fails to import: {type(error).__name__}: {error}{_place_of(error)}"
+        ) from error
     return _app_in(vars(module), name, attribute)
+
+
+def _place_of(error: Exception) -> str:
+    """The file and line of the user's code at which an import failed; empty where no file was reached."""
+    if isinstance(error, SyntaxError):
+        return ""  # its own words name both
+    library = str(Path(importlib.__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [each for each in frames if not each.filename.startswith(("<", __file__, library))]
+    return f" ({users[-1].filename}, line {users[-1].lineno})" if users else ""
 
 
 def _app_in(names: dict[str, object], name: str, attribute: str) -> App:

@@ -148,7 +148,9 @@ class ResultWatch:
         if subscription:
             while arrived := subscription.get(0):
                 is_poll_due = is_poll_due or arrived == RESUBSCRIBED
-                self._check([MessageId(each) for each in arrived[1].decode().split()], have_ended=True)
+                self._check(
+                    [MessageId(each) for each in arrived[1].decode(errors="replace").split()], have_ended=True
+                )
         if is_poll_due:
             self._drop_abandoned()
             self._check(list(self._awaited))

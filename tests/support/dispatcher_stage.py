@@ -20,6 +20,7 @@ from mqworker.actors.tickets import Tickets
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.names import ConsumerName
+from mqworker.model.quarantine import Quarantine
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import Store
@@ -41,6 +42,7 @@ class ScriptedStore:
         self.cancelled: set[bytes] = set()
         """Ids of messages that somebody asked to stop."""
         self.connection = self
+        self.quarantine = Quarantine()
         self.channels: frozenset[str] = frozenset()
         self.calls: list[tuple[str, bytes]] = []
         """What is called out and not heard yet."""

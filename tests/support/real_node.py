@@ -54,6 +54,10 @@ class RealNode:
         assert self._process.poll() is None, self.log_path.read_text()
         return any(snapshot["complete"] for snapshot in self._snapshots())
 
+    def snapshot(self) -> dict[str, Any]:
+        """The node, as the supervisor shows it now."""
+        return next(iter(self._snapshots()), {})
+
     def child(self, name: str) -> dict[str, Any]:
         """One child, as the supervisor shows it now."""
         for snapshot in self._snapshots():

@@ -59,7 +59,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
     }
     if deed in before_ready and (start.generation == 1 or deed in {"refuse", "crash"}):
         return before_ready[deed](control, start)
-    actor = FakeActor(start, deed if start.generation == 1 else "")
+    if deed == "refuse_later" and start.generation > 1:
+        return _refuse(control, start)
+    actor = FakeActor(start, deed if start.generation == 1 or deed == "always_busy" else "")
     ActorLoop(actor, control, SystemClock(), get_logger(actor=start.name)).run()
     note(start, "ended", start.generation)
     return 0
@@ -119,7 +121,7 @@ class FakeActor:
         del now_ms
         self._turns += 1
         match self._deed:
-            case "busy" if self._turns > 1:
+            case "busy" | "always_busy" if self._turns > 1:
                 while True:
                     pass
             case "exit":

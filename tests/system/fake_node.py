@@ -24,7 +24,12 @@ def main() -> int:
     configure_logging("info", "json")
     limits = Limits(
         RestartLimits(
-            first_pause_ms=10, longest_pause_ms=200, most_deaths=options["most_deaths"], within_ms=5_000
+            first_pause_ms=10,
+            longest_pause_ms=200,
+            most_deaths=options["most_deaths"],
+            within_ms=5_000,
+            first_park_ms=500,
+            longest_park_ms=2_000,
         ),
         # A second is long for an idle actor, even on a machine that runs other tests at the same time.
         LivenessLimits(ping_every_ms=50, silent_after_ms=1_000, kill_after_abort_ms=300),

@@ -75,6 +75,14 @@ class Project:
         )
         return done.returncode, done.stdout + done.stderr
 
+    def signal(self, number: signal.Signals) -> None:
+        assert self.running is not None
+        self.running.send_signal(number)
+
+    def snapshot(self) -> dict[str, Any]:
+        snapshots = read_snapshots(self.directory / ".mqworker", 5.0).values()
+        return next((snapshot for snapshot in snapshots if snapshot), {})
+
     def child(self, name: str) -> dict[str, Any]:
         snapshots = read_snapshots(self.directory / ".mqworker", 5.0).values()
         children = [child for snapshot in snapshots if snapshot for child in snapshot["children"]]
@@ -201,10 +209,63 @@ def test_reload_restarts_the_workers_and_waits_for_broken_code_to_be_mended(proj
     wait_until(lambda: project.child("worker:0")["generation"] == 2, "the worker is restarted")
     project.wait_ready()
     (project.directory / "shop.py").write_text("1 / 0\n")
-    wait_until(lambda: project.child("worker:0")["state"] == "parked", "the worker is parked")
+    wait_until(lambda: "workers_not_replaced" in project.log(), "the broken code is noticed")
+    kept = project.child("worker:0")
     (project.directory / "shop.py").write_text(APP)
+    wait_until(lambda: project.child("worker:0")["generation"] == 3, "the worker is restarted")
     project.wait_ready()
 
+    assert (kept["generation"], kept["state"]) == (2, "live")
+    assert project.stop() == 0
+
+
+BROKEN = APP + "\n\ndef helper():\n    return 1 / 0\n\nhelper()\n"
+
+
+def test_hup_with_code_that_does_not_import_keeps_the_workers_until_a_file_changes(project: Project) -> None:
+    project.run("shop:app", "--workers", "2", "--log-format", "json")
+    project.wait_ready()
+    pids = {name: project.child(name)["pid"] for name in ("worker:0", "worker:1", "server_keeper")}
+    (project.directory / "shop.py").write_text(BROKEN)
+
+    project.signal(signal.SIGHUP)
+    wait_until(lambda: project.snapshot().get("problem"), "the node says so")
+    problem = project.snapshot()["problem"]
+    wait_until(lambda: "keeps its workers" in project.type("status")[1], "status says so")
+    code, shown = project.type("status")
+    kept = {name: project.child(name)["pid"] for name in pids}
+    project.signal(signal.SIGHUP)  # the same again changes nothing
+    (project.directory / "shop.py").write_text(APP + "# mended\n")
+    wait_until(lambda: project.child("worker:1").get("generation") == 2, "the workers are replaced")
+    project.wait_ready()
+
+    assert kept == pids
+    assert f"ZeroDivisionError: division by zero ({project.directory / 'shop.py'}, line 12)" in problem
+    assert code == 1
+    assert "keeps its workers" in shown
+    assert project.snapshot()["problem"] is None
+    assert project.child("server_keeper")["pid"] == pids["server_keeper"]
+    assert project.stop() == 0
+
+
+def test_a_lost_worker_whose_code_does_not_import_is_parked_and_the_others_stay(project: Project) -> None:
+    project.run("shop:app", "--workers", "2", "--log-format", "json")
+    project.wait_ready()
+    other = project.child("worker:1")["pid"]
+    (project.directory / "shop.py").write_text("def broken(:\n")
+
+    os.kill(project.child("worker:0")["pid"], signal.SIGKILL)
+    wait_until(lambda: project.child("worker:0").get("state") == "parked", "its successor is parked")
+    last_exit = project.child("worker:0")["last_exit"]
+    wait_until(lambda: "worker:0 of node" in project.type("status")[1], "status names it")
+    code, shown = project.type("status")
+    (project.directory / "shop.py").write_text(APP)
+    wait_until(lambda: project.child("worker:0").get("state") == "live", "it is started when it is mended")
+
+    assert "shop.py, line 1" in last_exit
+    assert code == 1
+    assert "worker:0" in shown
+    assert project.child("worker:1")["pid"] == other
     assert project.stop() == 0
 
 

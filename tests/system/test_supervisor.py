@@ -69,6 +69,17 @@ class FakeNode:
         wait_until(is_there, f"{name} in generation {generation}")
         return self.child(name)
 
+    def wait_parked(self, name: str) -> dict[str, Any]:
+        """How it is at a moment when it is parked: it is tried again soon."""
+        seen: list[dict[str, Any]] = []
+
+        def is_parked() -> bool:
+            seen.append(self.child(name))
+            return seen[-1].get("state") == "parked"
+
+        wait_until(is_parked, f"{name} is parked")
+        return seen[-1]
+
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.child(name)["pid"], number)
 
@@ -277,16 +288,47 @@ def test_a_pipe_is_renewed_when_either_end_dies(nodes: Nodes, name: str) -> None
         node.wait_answers(generation)
 
 
-def test_a_child_that_cannot_live_is_given_up(nodes: Nodes) -> None:
+def test_a_child_that_cannot_live_is_parked_and_everybody_else_goes_on(nodes: Nodes) -> None:
     node = nodes.start("rate_limiter=crash", most_deaths=5)
 
-    assert node.wait_exit() == 1
+    parked = node.wait_parked("rate_limiter")
+    node.wait_generation("dispatcher", 1)
+    node.wait_generation("worker:1", 1)
+    wait_until(lambda: node.child("rate_limiter").get("generation", 0) > 6, "it is tried again")
 
-    assert sum("rate_limiter started" in line for line in node.journal()) == 6
-    assert (
-        "rate_limiter died 6 times within 5 s, last: exit code 1: RuntimeError: rate_limiter cannot be"
-        in (node.log())
-    )
+    assert parked["last_exit"] == "exit code 1: RuntimeError: rate_limiter cannot be"
+    assert 0 < parked["retry_in_ms"] <= 2_000
+    assert {child["generation"] for child in node.snapshot()["children"] if child["state"] == "live"} == {1}
+    assert '"event": "child_parked"' in node.log()
+    assert node.process.poll() is None
+
+
+def test_pauses_of_a_parked_child_grow(nodes: Nodes) -> None:
+    node = nodes.start("rate_limiter=crash", most_deaths=0)
+
+    def pauses() -> list[int]:
+        lines = [json.loads(line) for line in node.log().splitlines() if '"child_parked"' in line]
+        return [line["next_try_in_ms"] for line in lines]
+
+    wait_until(lambda: len(pauses()) >= 3, "it was parked three times")
+
+    assert pauses()[0] <= 1_000 < 2 * pauses()[2]
+
+
+def test_mail_to_a_parked_child_is_not_kept(nodes: Nodes) -> None:
+    node = nodes.start("heartbeat_reaper=crash", most_deaths=0)
+    wait_until(lambda: node.child("heartbeat_reaper").get("state") == "parked", "it is parked")
+    node.wait_generation("worker:0", 1)
+
+    def resident() -> int:
+        return int(Path(f"/proc/{node.process.pid}/statm").read_text().split()[1]) * 4_096
+
+    before = resident()
+    for generation in range(2, 6):  # of each of these the reaper would be told
+        node.kill("dispatcher")
+        node.wait_generation("dispatcher", generation)
+
+    assert resident() - before < 4 * 1024 * 1024
 
 
 def test_a_worker_that_dies_of_its_tasks_is_never_given_up(nodes: Nodes) -> None:
@@ -300,10 +342,13 @@ def test_a_worker_that_dies_of_its_tasks_is_never_given_up(nodes: Nodes) -> None
     assert node.process.poll() is None
 
 
-def test_a_worker_that_cannot_start_is_given_up(nodes: Nodes) -> None:
+def test_a_worker_that_cannot_start_is_parked_and_the_other_one_works(nodes: Nodes) -> None:
     node = nodes.start("worker:0=crash", most_deaths=2)
 
-    assert node.wait_exit() == 1
+    wait_until(lambda: node.child("worker:0").get("state") == "parked", "it is parked")
+
+    assert node.wait_generation("worker:1", 1)["state"] == "live"
+    assert node.process.poll() is None
 
 
 @pytest.mark.parametrize("name", ["broker", "dispatcher", "worker:1"])
@@ -315,6 +360,28 @@ def test_a_configuration_error_halts_with_its_sentence(nodes: Nodes, name: str) 
     assert sum(f"{name} started" in line for line in node.journal()) == 1
     assert f"app: {name} finds no such thing" in node.log()
     assert "Traceback" not in node.log()
+
+
+def test_a_configuration_error_after_the_first_start_parks_the_child(nodes: Nodes) -> None:
+    node = nodes.start("broker=refuse_later")
+    node.wait_ready()
+
+    node.kill("broker")
+    parked = node.wait_parked("broker")
+
+    assert parked["last_exit"] == "exit code 78: app: broker finds no such thing"
+    assert node.child("worker:0")["state"] == "live"
+    assert node.process.poll() is None
+
+
+def test_a_child_that_does_not_answer_is_parked_with_that_reason(nodes: Nodes) -> None:
+    node = nodes.start("broker=always_busy", most_deaths=0)
+
+    parked = node.wait_parked("broker")
+
+    assert parked["last_exit"] == "does not answer (SIGABRT)"
+    (line, *_) = [json.loads(line) for line in node.log().splitlines() if '"child_parked"' in line]
+    assert line["reason"] == "does not answer (SIGABRT)"
 
 
 def test_a_task_cannot_halt_the_node(nodes: Nodes) -> None:

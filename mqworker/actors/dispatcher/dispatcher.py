@@ -2,7 +2,7 @@
 
 Owns:     the credit of each worker and the deliveries in flight.
 Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (worker);
-          WorkerExited, RetireWorker, Drain (supervisor).
+          WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
 Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
           DeliveryBuried, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
@@ -53,6 +53,7 @@ from mqworker.actors.mail import (
     DeliveriesListed,
     DeliveriesReturned,
     Drain,
+    KeepWorkers,
     KillWorker,
     Mail,
     PeerAttached,
@@ -68,8 +69,8 @@ from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.tickets import Tickets
 from mqworker.actors.wake_ups import WakeUps
-from mqworker.actors.wiring import logger_of, open_store, queue_options
-from mqworker.errors import MqworkerError
+from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options
+from mqworker.errors import MqworkerError, StoreRefused
 from mqworker.log import Logger
 from mqworker.model.names import ConsumerName
 from mqworker.store.exchange import Exchange
@@ -116,7 +117,7 @@ class Dispatcher:
         self._times = RunTimes()
         self._shelf = Shelf(self._crew, self._times, self._begin_probation)
         self._parking = Parking(self._crew, self._shelf, log)
-        self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf)
+        self._shortcuts = Shortcuts(tickets, self._crew, self._lost, self._shelf, store.quarantine)
         predecessor = Predecessor(has_been=False) if predecessor is None else predecessor
         self._succession = Succession(
             predecessor,
@@ -171,6 +172,8 @@ class Dispatcher:
                 self._crew.retire(sender)
             case RetireWorker(worker):
                 self._crew.retire(worker)
+            case KeepWorkers(are_kept):
+                self._crew.keep(are_kept=are_kept)
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
             case _:
@@ -250,7 +253,7 @@ class Dispatcher:
             "running": {hand.name: hand.long_running(self._turned_at_ms) for hand in self._crew},
             "queues": sorted(queue.name for queue in (*self._queues, *self._lines)),
             "models": self._lines.facts(),
-            "is_store_up": not any(queue.resume_at_ms for queue in self._queues),
+            "is_store_up": not any(queue.resume_at_ms and queue.is_unreachable for queue in self._queues),
             "batch_size": self._times.batch_size(),
             **self._care.facts(),
         }
@@ -277,11 +280,9 @@ class Dispatcher:
                 self._complete(queue, outcome, now_ms)
 
     def _complete(self, queue: DispatchedQueue, outcome: list[Any] | MqworkerError, now_ms: int) -> None:
-        if isinstance(outcome, STORE_TROUBLE):
+        if isinstance(outcome, MqworkerError):  # whatever it is, it is the trouble of this queue alone
             self._suspend(queue, outcome, now_ms)
             return
-        if isinstance(outcome, MqworkerError):
-            raise outcome
         if queue.resume_at_ms:
             self._log.info("store_resumed", queue=queue.name)
             queue.resume_at_ms = 0
@@ -307,7 +308,10 @@ class Dispatcher:
         return Idle() if self._drain_until_ms is not None else self._crew.idle(len(self._shelf))
 
     def _suspend(self, queue: DispatchedQueue, error: MqworkerError, now_ms: int) -> None:
-        if not queue.resume_at_ms:
+        queue.is_unreachable = not (isinstance(error, StoreRefused) and error.is_about_data)
+        if not queue.is_unreachable:
+            self._store.quarantine.note("queue", queue.name, error)
+        elif not queue.resume_at_ms:
             self._log.warning("store_unavailable", queue=queue.name, reason=str(error))
         queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
 
@@ -322,7 +326,7 @@ class Dispatcher:
                 known = self._shelf.fences_of(queue) | {each.fence for each in queue.unacked}
                 hands = [*self._crew, *self._lost.hands()]
                 self._cancelled += self._stock.compare(queue, held, known, hands, now_ms)
-            except STORE_TROUBLE as error:
+            except MqworkerError as error:
                 self._suspend(queue, error, now_ms)
 
     def _give_back_what_waits(self, now_ms: int) -> None:
@@ -505,8 +509,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
     slots, tickets = RunSlots(start.slots_path), Tickets(start.slots_path)
     tickets.withdraw_all()  # before anything is heard that a worker could begin with one of them
     lines, consumer, options = lines_of(start), ConsumerName(start.consumer), queue_options(start.settings)
+    quarantine = quarantine_of(start)
     dispatcher = Dispatcher(
-        open_store(start),
+        open_store(start, quarantine),
         DispatchedQueues(start.settings.queues, consumer, options, lines),
         lines,
         slots=slots,
@@ -514,6 +519,6 @@ def main(control: Mailbox, start: ChildStart) -> int:
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
     )
-    exit_code = run_dispatcher(dispatcher, control, start)
+    exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     lines.close()
     return exit_code

@@ -22,17 +22,22 @@ from mqworker.actors.dispatcher.worker_care import WORKER, slot_of
 from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
 from mqworker.actors.run_slot import mark_of
 from mqworker.actors.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
+from mqworker.model.quarantine import Quarantine
 from mqworker.model.record import task_of
 
 LOOK_AFTER_MS = 1
 """So long a worker has for the first step; then whoever is free gets the message."""
 _MOST_REMEMBERED = 1_000
+_SHOWN_BYTES = 40
 
 
 class Shortcuts:
     """Issues tickets, and finds out what became of them."""
 
-    def __init__(self, tickets: Tickets, crew: Crew, lost: LostWorkers, shelf: Shelf) -> None:
+    def __init__(
+        self, tickets: Tickets, crew: Crew, lost: LostWorkers, shelf: Shelf, quarantine: Quarantine
+    ) -> None:
+        self._quarantine = quarantine
         self._tickets = tickets
         self._crew = crew
         self._lost = lost
@@ -76,6 +81,7 @@ class Shortcuts:
         """A message was handed over (enqueue.lua); one that no worker begins by itself goes to the shelf."""
         handed_over = read_handed_over(text)
         if handed_over is None:
+            self._quarantine.note("wake-up", queue.held_key, "hands over no message", text[:_SHOWN_BYTES])
             return
         queue.note_handed_over()
         if (queue.name, handed_over.fence) in self._over:

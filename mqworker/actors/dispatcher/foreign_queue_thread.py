@@ -30,6 +30,7 @@ LARGEST_CLAIM = 500
 OUTAGE_PAUSE_MS = 500
 NO_PAUSE_MS = 0
 CLOSE_S = 2.0
+_LONGEST_TROUBLE = 300
 COUNT_EVERY_MS = 2_000
 COUNT_AT_LEAST_EVERY_MS = 5_000
 _COUNTING_SHARE = (
@@ -193,7 +194,9 @@ class Clerk:
             self._renew(self._queue, now_ms)
             self._claim(self._queue, now_ms)
             self._count(self._queue, now_ms)
-        except MqworkerError as error:
+        # Broad: whatever this queue holds or its database says is the trouble of this queue, and neither that
+        # of the dispatcher nor of its other queues.
+        except Exception as error:  # noqa: BLE001 - see above
             self._note_trouble(error, now_ms)
         else:
             self._note_health()
@@ -306,7 +309,7 @@ class Clerk:
             # A consumer that holds something, which perhaps still runs, does not leave: who would reclaim it?
             if not self._held:
                 close_queue(self._queue)
-        except MqworkerError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             self._log.warning("queue_not_left", reason=str(error), held=len(self._held))
 
     def _give_back_unseen(self, queue: OpenQueue) -> None:
@@ -323,10 +326,11 @@ class Clerk:
             instants.append(self._poll_at_ms)
         return max(0, min(instants) - now_ms)
 
-    def _note_trouble(self, error: MqworkerError, now_ms: int) -> None:
+    def _note_trouble(self, error: Exception, now_ms: int) -> None:
+        reason = str(error) if isinstance(error, MqworkerError) else f"{type(error).__name__}: {error}"
         if not self.trouble:
-            self._log.warning("store_unavailable", reason=str(error))
-        self.trouble = str(error)
+            self._log.warning("store_unavailable", reason=reason)
+        self.trouble = reason[:_LONGEST_TROUBLE]
         self._resume_at_ms = now_ms + OUTAGE_PAUSE_MS
 
     def _note_health(self) -> None:

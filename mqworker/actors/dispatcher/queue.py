@@ -69,6 +69,8 @@ class DispatchedQueue:
         """The time that workers spent on it, divided by its weight; who had least is served first."""
         self.resume_at_ms = 0
         """When to try again after trouble with its server; 0 while all is well."""
+        self.is_unreachable = False
+        """Whether that trouble was that nobody answered."""
         self._consumer = consumer
         self._weight = 1
         self._async_tasks: frozenset[bytes] = frozenset()

@@ -25,6 +25,7 @@ from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.model.record import task_of
 from mqworker.model.settlement import Settlement
+from mqworker.queues.work.foreign import readable_fences
 from mqworker.store.store import Store
 
 STOCK_EVERY_MS = 5_000
@@ -90,9 +91,12 @@ class StockTaking:
             [("HKEYS", queue.held_key) for queue in queues], [queue.keys.meta for queue in queues]
         )
         return [
-            (queue, fences if isinstance(fences, MqworkerError) else {int(fence) for fence in fences})
+            (queue, fences if isinstance(fences, MqworkerError) else self._fences(queue, fences))
             for queue, fences in zip(queues, found, strict=True)
         ]
+
+    def _fences(self, queue: DispatchedQueue, fields: Sequence[bytes]) -> set[int]:
+        return set(readable_fences(queue.held_key, fields, self._store.quarantine))
 
     def compare(
         self, queue: DispatchedQueue, held: set[int], known: set[int], hands: Sequence[Hand], now_ms: int

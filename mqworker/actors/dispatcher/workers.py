@@ -59,6 +59,8 @@ class Hand:
     threads: int = 1
     is_ready: bool = False
     is_leaving: bool = False
+    leaves_later: bool = False
+    """Whether it wants to leave, and is kept because nobody could take its place."""
     flights: dict[tuple[str, int], Flight] = field(default_factory=dict)
     """By queue and fence: two queues may give out the same fence."""
     busy_ms: float = 0.0
@@ -245,6 +247,7 @@ class Crew:
         self._patience_ms = SHORTEST_PATIENCE_MS
         self.is_mixed = False
         """Whether its workers know different tasks, as they do while one after the other gets new code."""
+        self._are_kept = False
 
     def __iter__(self) -> Iterator[Hand]:
         return iter(self._hands.values())
@@ -277,9 +280,17 @@ class Crew:
         self.compare()
 
     def retire(self, worker: str) -> None:
-        """Give a worker nothing more."""
-        if (hand := self._hands.get(worker)) is not None:
-            hand.is_leaving = True
+        """Give a worker nothing more, unless all are kept."""
+        hand = self._hands.get(worker)
+        if hand is not None:
+            hand.leaves_later, hand.is_leaving = self._are_kept, not self._are_kept
+
+    def keep(self, *, are_kept: bool) -> None:
+        """Keep those that want to leave from now on, or let them go."""
+        self._are_kept = are_kept
+        for hand in self:
+            if hand.leaves_later and not are_kept:
+                self.retire(hand.name)
 
     def compare(self) -> None:
         """Workers came, went or are about to: see whether those that take work all know the same tasks."""

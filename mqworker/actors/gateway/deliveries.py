@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any
 
 from mqworker.actors.gateway.client import NodeClient
-from mqworker.errors import InvalidMessage
+from mqworker.errors import InvalidMessage, MqworkerError
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import ConsumerName, queue_name
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
+from mqworker.store.exchange import UNREADABLE
 
 POLL_S = 1.0
 """A lost wake-up costs this much."""
@@ -154,7 +155,10 @@ class WorkSource:
             unreadable = UnreadableDelivery(fence, record, str(error))
             self.settle(queue, Bury(unreadable, "undecodable", evidence={"problem": str(error)}))
             return
-        self._on_delivery(queue, delivery)
+        try:
+            self._on_delivery(queue, delivery)
+        except (MqworkerError, *UNREADABLE) as error:  # by a foreign hand: not what the gateway stores
+            self.settle(queue, Bury(delivery, "undecodable", evidence={"problem": str(error)}))
 
     def _poll(self) -> None:
         self._polling = asyncio.get_running_loop().call_later(POLL_S, self._poll)

@@ -38,8 +38,8 @@ from mqworker.model.gateway_options import GatewayOptions
 
 SUPERVISOR, BROKER, DISPATCHER = "supervisor", "broker", "dispatcher"
 _GIVE_UP_EVERY_S = 0.5
-_LONGEST_WITHOUT_PEER_MS = 40_000
-"""Longer than the supervisor ever waits with a restart: a broken pipe is mended by a new process."""
+_LONGEST_WITHOUT_PEER_MS = 90_000
+"""Longer than a peer is ever parked: a broken pipe is mended by a new process."""
 
 
 class Gateway(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from mqworker.actors.actor import Post, Watched
 from mqworker.actors.mail import QueuesWoken
 from mqworker.actors.wake_ups import WakeUps
+from mqworker.model.names import parse_queue_name
 from mqworker.store.store import Store
 
 _LONGEST_MS = 3_600_000
@@ -28,8 +29,10 @@ class GatewayWatch:
     def set(self, gateway: str, queues: Sequence[str]) -> None:
         """Watch these queues for this gateway, and no others."""
         before = self._queues_by_gateway.get(gateway, set())
-        self._queues_by_gateway[gateway] = set(queues)
-        self._fresh |= set(queues) - before
+        # A client may wait at any name; one that no queue can have has no channel to listen to.
+        watched = {queue for queue in queues if parse_queue_name(queue.encode()) is not None}
+        self._queues_by_gateway[gateway] = watched
+        self._fresh |= watched - before
         for queue in self._fresh:
             self._queue_by_channel[self._channel_of(queue)] = queue
 

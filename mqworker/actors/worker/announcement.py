@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
+from mqworker.store.exchange import UNREADABLE
 
 TRY_AGAIN_MS = 5_000
 
@@ -26,7 +27,8 @@ class Announcement:
             return
         try:
             count = self._announce()
-        except (StoreUnavailable, StoreFull, StoreRefused) as error:
+        except (StoreUnavailable, StoreFull, StoreRefused, *UNREADABLE) as error:
+            # What the app announced before is read there, and anybody may have written it.
             self._next_ms = now_ms + TRY_AGAIN_MS
             self._log.warning("announcement_waits", what=self._what, reason=str(error))
             return

@@ -253,7 +253,7 @@ class Worker:
         if self._pending or self._is_draining or self._has_announced_leaving:
             return False
         # What runs at most once is acknowledged first, which is the dispatcher's part.
-        task = self._ready.tasks.get(task_of(record).decode())
+        task = self._ready.tasks.get(task_of(record).decode(errors="replace"))
         return task is not None and not task["once"]
 
     def _take(
@@ -424,6 +424,14 @@ def main(control: Mailbox, start: ChildStart) -> int:
     worker.interrupt_by_signal()
     loop.run()
     worker.close()
+    return 0
+
+
+def rehearse(control: Mailbox, start: ChildStart) -> int:
+    """Import the application as a worker does, and end: whether workers could be replaced now."""
+    del control  # nothing is said and nothing heard
+    if start.app is not None:
+        load_app(start.app, Path.cwd())
     return 0
 
 

@@ -5,7 +5,7 @@
                  "remarks": ["…"] (worth knowing, and no trouble)},
      "server": null | {"product", "version", "used_bytes", "limit_bytes" (null: none), "append_only",
                        "primaries", "troubles": ["…"]},
-     "nodes": [{"name", "app", "pid", "started_at_ms", "draining", "age_ms",
+     "nodes": [{"name", "app", "pid", "started_at_ms", "draining", "age_ms", "problem",
                 "children": [{"name", "role", "state", "pid", "generation", "restarts", "last_exit",
                               "silent_ms", "progress", "held" (workers only, else null), "facts": {…}}],
                 "gateways": [{"name", "listens", "connections", "in", "out", "in_per_s", "out_per_s",
@@ -17,6 +17,7 @@
                  "parked": [{"task", "count", "unknown" (no node knows it; else its calls do not fit)}],
                  "totals": {"enqueued", "succeeded", "retried", "buried", "reclaimed", …}}],
      "idle_queues": how many more there are, of hundreds, that hold nothing and nobody consumes,
+     "quarantined": [{"kind", "where", "entry", "why", "first_seen_ms", "count"}],
      "totals": {the same, over all queues}}
 
 What is not known is null. Durations are in ms or s as the name says, instants ms since 1970 UTC on the
@@ -61,6 +62,10 @@ def document(view: SystemView) -> Document:
         "nodes": [_node(node) for node in view.nodes],
         "queues": [queue_document(queue) for queue in view.queues],
         "idle_queues": view.idle_queues,
+        "quarantined": [
+            {name: value for name, value in bad.as_fields().items() if name != "removal"}
+            for bad in view.quarantined
+        ],
         "totals": totals_of(view),
     }
 
@@ -75,6 +80,7 @@ def outage_document(error: MqworkerError) -> Document:
         "nodes": [],
         "queues": [],
         "idle_queues": 0,
+        "quarantined": [],
         "totals": {},
     }
 
@@ -126,6 +132,7 @@ def _node(node: NodeView) -> Document:
         "started_at_ms": node.started_at_ms,
         "draining": node.is_draining,
         "age_ms": node.age_ms,
+        "problem": None if node.problem is None else masked_text(node.problem),
         "children": [_child(child, held.get(child.name)) for child in node.children],
         "gateways": gateway_documents(node.children),
     }

@@ -28,6 +28,7 @@ from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, Serv
 _COLOR = {Health.HEALTHY: "green", Health.DEGRADED: "yellow", Health.DOWN: "red"}
 _INDENT = "  "
 _MOST_REASONS = 6
+_MOST_QUARANTINED = 8
 
 _ACTOR_COLUMNS = (
     Column("actor", "<"),
@@ -63,6 +64,7 @@ def screen(view: SystemView, width: int) -> list[str]:
     lines = [*verdict_lines(judge(view), width), "", *_server_lines(view.server)]
     for node in view.nodes:
         lines += ["", *_node_lines(node, view.at_ms, width)]
+    lines += quarantine_lines(view, width)
     lines += ["", *queue_lines(view, width)]
     return [*lines, "", *_totals_lines(view, width)] if view.queues or view.idle_queues else lines
 
@@ -89,6 +91,21 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     for reason in others:
         lines += textwrap.wrap(reason, width, initial_indent=hanging, subsequent_indent=hanging)
     return lines + remarks
+
+
+def quarantine_lines(view: SystemView, width: int) -> list[str]:
+    """What nodes skip: the first few by name, below a heading."""
+    found = view.quarantined
+    if not found:
+        return []
+    lines = ["", click.style(f"quarantined  {len(found):,}, removed by `mqworker doctor`", fg="yellow")]
+    for bad in found[:_MOST_QUARANTINED]:
+        entry = f" {bad.entry}" if bad.entry else ""
+        text = safe(f"{bad.kind}{entry} in {bad.where}: {bad.why} ({bad.count:,} times)")
+        lines += textwrap.wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT * 2)
+    if len(found) > _MOST_QUARANTINED:
+        lines.append(f"{_INDENT}… and {len(found) - _MOST_QUARANTINED} more")
+    return lines
 
 
 def queue_lines(view: SystemView, width: int) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mqworker.model.gateway_options import HIGHEST_PORT
 from mqworker.model.guard import Guard, GuardMode, chosen_id_guard, unique_guard
-from mqworker.model.names import ConsumerName, MessageId, QueueName
+from mqworker.model.names import ConsumerName, MessageId, QueueName, parse_whole
 from mqworker.queues.skmq.keys import SkmqKeys, SkmqQueueKeys
 from mqworker.store.script import Call, RawReply, scripts_of
 
@@ -168,16 +169,22 @@ def _assigned(reply: RawReply) -> list[Addressee | None]:
     return [_addressee(key, address) if key else None for key, address in pairs]
 
 
-def _addressee(key: str, address: str) -> Addressee:
-    host, port, recipient = address.split(" ", 2)
-    return Addressee(key, host, int(port), recipient)
+def _addressee(key: str, address: str) -> Addressee | None:
+    """'host port id'; None for what a foreign hand wrote: there is nobody to reach."""
+    host, _, rest = address.partition(" ")
+    port, space, recipient = rest.partition(" ")
+    number = parse_whole(port.encode(), most=HIGHEST_PORT)
+    return Addressee(key, host, number, recipient) if host and space and number else None
 
 
 def _recipients(reply: RawReply) -> list[tuple[Addressee, bool, int]]:
     found = []
     for key, entry in zip(map(_text, reply[::2]), map(_text, reply[1::2]), strict=True):
-        status, weight, address = entry.split(" ", 2)
-        found.append((_addressee(key, address), status == "alive", int(weight)))
+        status, _, rest = entry.partition(" ")
+        weight, _, address = rest.partition(" ")
+        addressee, number = _addressee(key, address), parse_whole(weight.encode())
+        if addressee is not None and number is not None:
+            found.append((addressee, status == "alive", number))
     return found
 
 

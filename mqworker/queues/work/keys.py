@@ -48,6 +48,35 @@ def schedules_key(namespace: str) -> str:
     return f"{namespace}:schedules"
 
 
+TYPE_BY_PART = {
+    "meta": "hash",
+    "ready": "list",
+    "urgent": "zset",
+    "delayed": "zset",
+    "parcels": "hash",
+    "leases": "zset",
+    "deadlines": "zset",
+    "guards": "hash",
+    "dead": "zset",
+    "graves": "hash",
+    "results": "hash",
+    "results:old": "hash",
+    "waiters": "set",
+    "consumers": "zset",
+    "events": "stream",
+    "outbox": "hash",
+    "over": "set",
+    "ticks": "hash",
+    "gates": "zset",
+    "buckets": "hash",
+    "delivered": "zset",
+    "popped": "hash",
+    "samples": "list",
+    "held:": "hash",
+}
+"""The type of each key of a work queue by the last part of its name; what is of another is not ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkQueueKeys:
     """The keys of one work queue, in the order in which every script receives them (parts/keys.lua)."""

@@ -30,7 +30,7 @@ class WorkQueue:
         self.name = queue_name(name)
         self.calls = WorkQueueCalls(self.name, options)
         self.store = store
-        self._steps = WorkQueueSteps(self.calls, options.namespace)
+        self._steps = WorkQueueSteps(self.calls, options.namespace, store.quarantine)
 
     def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""

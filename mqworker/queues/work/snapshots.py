@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, cast
 
 from mqworker.errors import MqworkerError, StoreRefused, StoreUnavailable
-from mqworker.model.names import QueueName
+from mqworker.model.names import LARGEST_WHOLE, QueueName, parse_queue_name, parse_whole
 from mqworker.model.settlement import UNKNOWN_TASK
 from mqworker.model.throughput import Sample, Throughput
 from mqworker.model.view import (
@@ -112,9 +112,15 @@ def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> Sys
 
 def _server_names(store: Reader, namespace: str) -> _Names:
     queues, nodes = queues_key(namespace), nodes_key(namespace)
-    time, queue_names, node_names, *info = store.read(
-        [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
-    )
+    try:
+        time, queue_names, node_names, *info = store.read(
+            [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
+        )
+    except StoreRefused as error:
+        if not error.is_about_data:
+            raise
+        time, *info = store.read([("TIME",), *INFO_COMMANDS], None)
+        queue_names, node_names = _or_nothing(store, queues), _or_nothing(store, nodes)
     return _Names(_ms(time), view_of([info]), _names(queue_names), _names(node_names))
 
 
@@ -254,6 +260,13 @@ def _is_cluster(store: Reader) -> TypeGuard[Store]:
     return isinstance(getattr(store, "connection", None), ClusterConnection)
 
 
+def _or_nothing(store: Reader, registry: str) -> Reply:
+    """A registry that holds something foreign names nobody; `mqworker doctor` tells of it."""
+    with suppress(StoreRefused):
+        return store.read([("SMEMBERS", registry)], registry)[0]
+    return []
+
+
 def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[NodeView, ...]:
     if not names:
         return ()
@@ -273,6 +286,16 @@ def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[No
     if gone:
         _forget_nodes(store, namespace, gone)
     return tuple(found)
+
+
+def _read_pairs(store: Reader, questions: Sequence[Sequence[Command]]) -> list[tuple[Reply, Reply]]:
+    try:
+        flat = store.read([command for pair in questions for command in pair], None)
+    except StoreRefused as error:
+        if len(questions) == 1 or not error.is_about_data:
+            return [(b"", -1)] * len(questions)  # a foreign key: of this one only the name is known
+        return [answer for pair in questions for answer in _read_pairs(store, [pair])]
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:
@@ -304,7 +327,7 @@ def _queue_view(name: str, reply: RawReply, beats: Mapping[bytes, int]) -> Queue
         leased=held_by_nobody + sum(consumer.held for consumer in held),
         delivered=delivered,
         dead=dead,
-        oldest_ms=max(0, now_ms - int(front[:13])) if front else None,
+        oldest_ms=max(0, now_ms - _number(front[:13].decode(errors="replace"))) if front else None,
         is_paused=paused is not None,
         paused_at_ms=paused_at_ms if paused_at_ms >= _EARLIEST_INSTANT_MS else None,
         limit=_number(limit) or None,
@@ -324,12 +347,13 @@ def _parked(parts: list[bytes]) -> tuple[ParkedView, ...]:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+    return 0 if text is None else parse_whole(text.encode()) or 0
 
 
 def _names(reply: Reply) -> list[str]:
+    """What no queue and no node can be called is skipped here; nodes and `mqworker doctor` name it."""
     members = reply if isinstance(reply, list) else []
-    return sorted(member.decode(errors="replace") for member in members if isinstance(member, bytes))
+    return sorted(name for name in map(parse_queue_name, members) if name is not None)
 
 
 def _ms(time: RawReply) -> int:
@@ -351,6 +375,7 @@ def decode_node(name: str, text: bytes, ttl_ms: int) -> NodeView:
         pid=_whole(facts.get("pid")),
         started_at_ms=_whole(facts.get("started_at_ms")),
         is_draining=facts.get("draining") is True,
+        problem=_text(facts.get("problem")),
         age_ms=max(0, SNAPSHOT_TTL_MS - ttl_ms) if ttl_ms >= 0 else 0,
         children=tuple(_child(_table(each)) for each in children) if isinstance(children, list) else (),
     )
@@ -366,6 +391,7 @@ def _child(facts: dict[str, Any]) -> ChildView:
         generation=_whole(facts.get("generation")) or 0,
         restarts=_whole(facts.get("restarts")) or 0,
         last_exit=_text(facts.get("last_exit")),
+        retry_in_ms=_whole(facts.get("retry_in_ms")),
         silent_ms=_whole(facts.get("silent_ms")),
         progress=_whole(facts.get("progress")) or 0,
         facts=_table(facts.get("facts")),
@@ -396,4 +422,6 @@ def _text(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST_WHOLE:
+        return None  # NaN is no more than any number either
+    return int(value)

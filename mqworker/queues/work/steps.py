@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,8 +11,10 @@ from mqworker.model.dead_letter import DeadLetter, decode_grave
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import LARGEST_BODY_BYTES, Enqueued, Message
 from mqworker.model.names import LONGEST_HORIZON_MS, ConsumerName, MessageId, shown, whole_number
+from mqworker.model.quarantine import Quarantine
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, PendingElement, WorkQueueCalls
+from mqworker.queues.work.foreign import counter, readable_consumers
 from mqworker.queues.work.keys import queues_key
 from mqworker.store.procedure import Procedure, Read
 
@@ -60,8 +62,9 @@ class QueueCounts:
 class WorkQueueSteps:
     """The procedures of one queue; pure, as long as nobody follows them."""
 
-    def __init__(self, calls: WorkQueueCalls, namespace: str) -> None:
+    def __init__(self, calls: WorkQueueCalls, namespace: str, quarantine: Quarantine | None = None) -> None:
         self.calls = calls
+        self._quarantine = quarantine or Quarantine()
         self._registry = queues_key(namespace)
         self._is_registered = False
 
@@ -153,7 +156,7 @@ class WorkQueueSteps:
         """Everybody who may hold something."""
         keys = self.calls.keys
         (names,) = yield Read((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta)
-        return [ConsumerName(name.decode()) for name in names]
+        return list(self._readable(names))
 
     def silent_consumers(self, silent_ms: int) -> Procedure[list[ConsumerName]]:
         """Consumers whose last beat is so long ago, by the server's clock."""
@@ -163,7 +166,10 @@ class WorkQueueSteps:
         )
         latest_ms = int(seconds) * 1000 - silent_ms
         pairs = zip(beats[::2], beats[1::2], strict=True)
-        return [ConsumerName(name.decode()) for name, beat_ms in pairs if float(beat_ms) <= latest_ms]
+        return list(self._readable(name for name, beat_ms in pairs if float(beat_ms) <= latest_ms))
+
+    def _readable(self, names: Iterable[object]) -> Iterator[ConsumerName]:
+        return readable_consumers(self.calls.keys.named("consumers"), names, self._quarantine)
 
     def forget(self) -> Procedure[None]:
         """Drop replies of lanes unused for an hour, and guards that ended."""
@@ -213,23 +219,23 @@ class WorkQueueSteps:
                 ("ZCARD", keys.named("delivered")),
                 ("ZCARD", keys.named("dead")),
                 ("HLEN", keys.held(None)),
-                *(("HLEN", keys.held(ConsumerName(name.decode()))) for name in consumers),
+                *(("HLEN", keys.held(name)) for name in self._readable(consumers)),
             ),
             keys.meta,
         )
-        fields = [item.decode() for item in replies[0]]
+        fields = [item.decode(errors="replace") for item in replies[0]]
         meta = dict(zip(fields[::2], fields[1::2], strict=True))
         limit = meta.pop("limit", None)
         return QueueCounts(
             # A foreign hand may have noted more holes than there are; `repair` forgets them.
-            ready=max(0, replies[1] + replies[2] - int(meta.pop("holes", 0))),
+            ready=max(0, replies[1] + replies[2] - counter(meta.pop("holes", ""))),
             delayed=replies[3],
             leased=sum(replies[6:]),
             delivered=replies[4],
             dead=replies[5],
             is_paused=meta.pop("paused", None) is not None,
-            limit=int(limit) if limit else None,
-            totals={name: int(value) for name, value in meta.items() if value.isdecimal()},
+            limit=counter(limit or "") or None,
+            totals={name: counter(value) for name, value in meta.items() if value.isdecimal()},
         )
 
     def revive(self, messages: Sequence[MessageId]) -> Procedure[list[MessageId]]:
@@ -325,7 +331,7 @@ class WorkQueueSteps:
         )
         if popped:
             return Whereabouts("delivered")
-        consumers = [None, *(ConsumerName(name.decode()) for name in names)]
+        consumers = [None, *self._readable(names)]
         held = yield Read(tuple(("HGETALL", keys.held(consumer)) for consumer in consumers), keys.meta)
         for consumer, fields in zip(consumers, held, strict=True):
             for record in fields[1::2]:

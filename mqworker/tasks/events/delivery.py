@@ -19,8 +19,16 @@ from mqworker.model.guard import chosen_id_guard
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.exchange import UNREADABLE
 from mqworker.store.store import Store
-from mqworker.tasks.events.event import PendingEvent, SubscriberName, TopicName, copy_id, decode_pending
+from mqworker.tasks.events.event import (
+    PendingEvent,
+    SubscriberName,
+    TopicName,
+    copy_id,
+    decode_pending,
+    topic_name,
+)
 from mqworker.tasks.events.keys import EventKeys, event_topics_key
 
 PAGE = 500
@@ -97,23 +105,28 @@ class EventDelivery:
         registry = event_topics_key(self._namespace)
         # Any: SMEMBERS answers texts.
         found: Any = self._store.read([("SMEMBERS", registry)], registry)[0]
-        topics = [TopicName(topic.decode(errors="replace")) for topic in found]
-        delivered = sum(self._emptied(topic) for topic in self._waiting(topics))
+        delivered = sum(self._emptied(registry, raw) for raw in self._waiting(found))
         self.delivered += delivered
         return delivered
 
-    def _waiting(self, topics: Sequence[TopicName]) -> list[TopicName]:
-        """Those in whose outbox something stands, asked for in one round trip."""
-        keys = [EventKeys.of(self._namespace, topic).outbox for topic in topics]
+    def _waiting(self, topics: Sequence[bytes]) -> list[bytes]:
+        """Those in whose outbox something stands, asked for in one round trip; and what is no name at all."""
+        named = [TopicName(topic.decode(errors="replace")) for topic in topics]
+        keys = [EventKeys.of(self._namespace, topic).outbox for topic in named]
         # EXISTS and not HLEN: a key of another type is to be complained of.
         replies = self._store.read_each([("EXISTS", key) for key in keys], keys)
-        return [topic for topic, reply in zip(topics, replies, strict=True) if reply != 0]
+        return [
+            topic
+            for topic, reply in zip(topics, replies, strict=True)
+            if reply != 0 or not _is_topic_name(topic)
+        ]
 
-    def _emptied(self, topic: TopicName) -> int:
+    def _emptied(self, registry: str, raw: bytes) -> int:
         try:
-            return self._empty(topic)
-        except StoreRefused as error:  # a foreign key: no reason to let the other topics wait
-            self._log.error("topic_refused", topic=topic, reason=str(error))
+            return self._empty(topic_name(raw.decode()))
+        # A foreign name or a foreign key: no reason to let the other topics wait.
+        except (StoreRefused, InvalidArgument, *UNREADABLE) as error:
+            self._store.quarantine.note("topic", registry, error, raw, remove_by="SREM")
             return 0
 
     def _empty(self, topic: TopicName) -> int:
@@ -212,3 +225,11 @@ def _template(text: bytes) -> CallTemplate:
         return template_of(cast("dict[str, Any]", json.loads(text)))  # looked at there
     except (ValueError, AttributeError, RecursionError) as error:
         raise InvalidMessage(f"the call of a subscriber cannot be read: {error!r}") from error
+
+
+def _is_topic_name(raw: bytes) -> bool:
+    try:
+        topic_name(raw.decode())
+    except (UnicodeDecodeError, InvalidArgument):
+        return False
+    return True

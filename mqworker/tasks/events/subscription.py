@@ -66,7 +66,7 @@ def register_subscriptions(home: SubscriptionHome) -> int:
     store, own = connections.store, subscriptions_key(connections.namespace)
     # Asked once, without patience: a worker has other things to do while Redis is away.
     before = cast("bytes | None", store.connection.execute([("HGET", own, home.name)], own)[0])
-    known = {TopicName(topic) for topic in (before or b"").decode().split()}
+    known = {TopicName(topic) for topic in (before or b"").decode(errors="replace").split()}
     if not known and not home.subscriptions:
         return 0
     # Noted before and after, so that a topic is never subscribed without standing here.

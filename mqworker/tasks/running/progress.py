@@ -39,7 +39,10 @@ def progress_key(keys: WorkQueueKeys, message: MessageId) -> str:
     return keys.named(f"progress:{message}")
 
 
-def decode_progress(text: bytes) -> Progress:
-    """What progress.lua wrote."""
-    fence, done, total = text.decode().split(" ")
-    return Progress(float(done), float(total) if total else None, int(fence))
+def decode_progress(text: bytes) -> Progress | None:
+    """What progress.lua wrote; None for anything else."""
+    try:
+        fence, done, total = text.decode().split(" ")
+        return Progress(float(done), float(total) if total else None, int(fence))
+    except ValueError:
+        return None

@@ -12,17 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from mqworker.errors import InvalidMessage, MqworkerError, QueueFull, StoreFull
+from mqworker.errors import InvalidArgument, InvalidMessage, MqworkerError, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.guard import chosen_id_guard
-from mqworker.model.instant import After, At
+from mqworker.model.instant import LATEST_MS, After, At
 from mqworker.model.message import Message
-from mqworker.model.names import MessageId, QueueName
+from mqworker.model.names import MessageId, QueueName, parse_whole
 from mqworker.model.schedule import jitter_of, last_tick_ms, next_tick_ms, skipped_ticks, ticks_to_fire
 from mqworker.model.server_clock import ServerClock
 from mqworker.queues.work.keys import schedules_key
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.exchange import UNREADABLE
 from mqworker.store.store import Store
 from mqworker.tasks.schedules.published import ScheduleSpec, decode_published
 
@@ -42,7 +43,6 @@ class ScheduleFiring:
         self._key = schedules_key(namespace)
         self._queue_of = queue_of
         self._log = log
-        self._refused: set[str] = set()
         self._resumed_at_ms: dict[str, int] = {}
         """Schedules whose last tick lies in the future, and since when they go by the new clock."""
         self._clock = clock or SystemClock()
@@ -61,12 +61,26 @@ class ScheduleFiring:
         step_ms = self.server_clock.note(now_ms, asked_at_ms, self._clock.monotonic_ms())
         if step_ms:
             self._log.warning("server_clock_stepped", by_ms=step_ms)
-        specs = [spec for text in published[1::2] for spec in self._decoded(text)]
+        pairs = zip(published[::2], published[1::2], strict=True)
+        specs = [(app, spec) for app, text in pairs for spec in self._decoded(app, text)]
+        ticks = self._noted_ticks([spec for _, spec in specs])
         waits = [
-            self._fire_due(spec, last_ms, now_ms)
-            for spec, last_ms in zip(specs, self._last_ticks_ms(specs, now_ms), strict=True)
+            self._fire_or_skip(app, spec, noted, now_ms)
+            for (app, spec), noted in zip(specs, ticks, strict=True)
         ]
         return min((wait for wait in waits if wait is not None), default=None)
+
+    def _fire_or_skip(
+        self, app: bytes, spec: ScheduleSpec, noted: bytes | MqworkerError | None, now_ms: int
+    ) -> int | None:
+        """One schedule that cannot be fired does not keep the others from it."""
+        try:
+            if isinstance(noted, MqworkerError):
+                raise noted
+            return self._fire_due(spec, self._last_tick_ms(spec, self._tick_in(spec, noted), now_ms), now_ms)
+        except (StoreRefused, InvalidArgument, *UNREADABLE) as error:
+            self._skip(app, f"{spec.name}: {error}")
+            return None
 
     def _fire_due(self, spec: ScheduleSpec, last_ms: int, now_ms: int) -> int | None:
         queue = self._queue_of(spec.call.queue)
@@ -81,16 +95,20 @@ class ScheduleFiring:
         next_ms = next_tick_ms(spec.timing, now_ms)
         return None if next_ms is None else next_ms - now_ms
 
-    def _last_ticks_ms(self, specs: Sequence[ScheduleSpec], now_ms: int) -> list[int]:
-        """From which on each is to be fired, in one round trip for all."""
+    # Any: HGET answers a text or nothing.
+    def _noted_ticks(self, specs: Sequence[ScheduleSpec]) -> list[Any]:
+        """The newest tick of each as it stands in Redis, in one round trip for all."""
         keys = [self._queue_of(spec.call.queue).calls.keys.named("ticks") for spec in specs]
         commands = [("HGET", key, spec.name) for key, spec in zip(keys, specs, strict=True)]
-        last_ms: list[int] = []
-        for spec, noted in zip(specs, self._store.read_each(commands, keys), strict=True):
-            if isinstance(noted, MqworkerError):
-                raise noted
-            last_ms.append(self._last_tick_ms(spec, int(noted) if isinstance(noted, bytes) else 0, now_ms))
-        return last_ms
+        return self._store.read_each(commands, keys) if commands else []
+
+    def _tick_in(self, spec: ScheduleSpec, noted: bytes | None) -> int:
+        tick_ms = parse_whole(noted, most=LATEST_MS)
+        if tick_ms is None and noted is not None:
+            # As if it had never been fired; firing it writes a tick in this place.
+            key = self._queue_of(spec.call.queue).calls.keys.named("ticks")
+            self._store.quarantine.note("tick", key, "no instant", spec.name.encode(), remove_by="HDEL")
+        return tick_ms or 0
 
     def _last_tick_ms(self, spec: ScheduleSpec, noted_ms: int, now_ms: int) -> int:
         last_ms = last_tick_ms(spec.since_ms, noted_ms, now_ms)
@@ -107,14 +125,15 @@ class ScheduleFiring:
             self.skipped += count
             self._log.warning("schedule_ticks_skipped", schedule=spec.name, count=count, fired=len(fired))
 
-    def _decoded(self, text: bytes) -> Sequence[ScheduleSpec]:
+    def _decoded(self, app: bytes, text: bytes) -> Sequence[ScheduleSpec]:
         try:
-            return decode_published(text)
+            return decode_published(text, lambda problem: self._skip(app, problem))
         except InvalidMessage as error:
-            if str(error) not in self._refused:  # once, not every second
-                self._refused.add(str(error))
-                self._log.error("schedules_broken", reason=str(error))
+            self._skip(app, error)
             return ()
+
+    def _skip(self, app: bytes, why: object) -> None:
+        self._store.quarantine.note("schedule", self._key, why, app, remove_by="HDEL")
 
 
 def _message(spec: ScheduleSpec, tick_ms: int) -> Message:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.call_template import CallTemplate, template_of
+from mqworker.model.instant import LATEST_MS
+from mqworker.model.names import LONGEST_HORIZON_MS, message_id, shown, whole_number
 from mqworker.model.schedule import CatchUp, Cron, Every, Timing
+from mqworker.model.strict_json import JsonLimits, read_json
 
 VERSION = 1
+
+# An app of thousands of schedules, with arguments as large as a body may be.
+_LIMITS = JsonLimits(most_bytes=64 * 1024 * 1024, deepest=16, most_nodes=1_000_000)
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +40,27 @@ def encode_published(specs: Sequence[ScheduleSpec]) -> str:
     return json.dumps({"version": VERSION, "schedules": [_fields(spec) for spec in specs]})
 
 
-def decode_published(text: bytes) -> list[ScheduleSpec]:
-    """The schedules of an app; raises `InvalidMessage` for anything else."""
-    try:
-        document = json.loads(text)
-        if document["version"] != VERSION:
-            raise InvalidMessage(f"schedules of version {document['version']!r}; this one reads {VERSION}")
-        return [_spec(fields) for fields in document["schedules"]]
-    except (InvalidArgument, ValueError, KeyError, TypeError) as error:
-        raise InvalidMessage(f"published schedules cannot be read: {error!r}") from error
+def decode_published(
+    text: bytes, on_bad: Callable[[InvalidMessage], object] = lambda _problem: None
+) -> list[ScheduleSpec]:
+    """The schedules of an app; `on_bad` hears of one that cannot be read, and the others are there.
+
+    Raises `InvalidMessage` when the whole is no list of schedules.
+    """
+    document = read_json(text, _LIMITS)
+    if not isinstance(document, dict) or not isinstance(document.get("schedules"), list):
+        raise InvalidMessage(f"published schedules cannot be read: {shown(text)}")
+    if document.get("version") != VERSION:
+        raise InvalidMessage(
+            f"schedules of version {shown(document.get('version'))}; this one reads {VERSION}"
+        )
+    specs: list[ScheduleSpec] = []
+    for fields in document["schedules"]:
+        try:
+            specs.append(_spec(fields))
+        except (InvalidArgument, InvalidMessage, *_UNREADABLE) as error:
+            on_bad(InvalidMessage(f"a schedule cannot be read: {error!r}"))
+    return specs
 
 
 def is_same(one: ScheduleSpec, other: ScheduleSpec) -> bool:
@@ -71,11 +90,13 @@ def _spec(fields: Mapping[str, Any]) -> ScheduleSpec:
     if catch_up not in get_args(CatchUp):
         raise InvalidMessage(f"catch_up is {catch_up!r}")
     timing = Cron(fields["cron"], fields["timezone"]) if "cron" in fields else Every(fields["every_ms"])
+    name = fields["name"]
+    message_id(f"{name}@{0:013}")  # what the messages of its ticks are called
     return ScheduleSpec(
-        str(fields["name"]),
+        name,
         timing,
         catch_up,
-        int(fields["jitter_ms"]),
+        whole_number("jitter_ms", fields["jitter_ms"], least=0, most=LONGEST_HORIZON_MS),
         template_of(fields["call"]),
-        int(fields["since_ms"]),
+        whole_number("since_ms", fields["since_ms"], least=0, most=LATEST_MS),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
+from mqworker.model.names import MessageId, QueueName, TaskName, parse_consumer_name
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.tasks.outcome import JobStatus
 
@@ -51,7 +51,8 @@ def _held(work: WorkQueue) -> set[str]:
     keys = work.calls.keys
     # Any: ZRANGE answers names, HGETALL fences and records in turn.
     names: Any = work.store.read([("ZRANGE", keys.named("consumers"), 0, -1)], keys.meta)[0]
-    consumers = [None, *(ConsumerName(name.decode()) for name in names)]
+    known = (parse_consumer_name(name) for name in names)
+    consumers = [None, *(name for name in known if name is not None)]
     held: Any = work.store.read([("HVALS", keys.held(consumer)) for consumer in consumers], keys.meta)
     return {record[25:].partition(b" ")[0].decode(errors="replace") for each in held for record in each}
 

@@ -13,17 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from mqworker.errors import InvalidArgument, InvalidMessage, QueueFull, StoreFull
+from mqworker.errors import InvalidArgument, InvalidMessage, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
 from mqworker.model.call_template import CallTemplate, template_of
 from mqworker.model.envelope import array_header
 from mqworker.model.guard import member_guard
 from mqworker.model.message import Message
-from mqworker.model.names import QueueName
+from mqworker.model.names import QueueName, parse_message_id
 from mqworker.model.packed_limits import check_packed
 from mqworker.model.value_codec import pack
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.exchange import UNREADABLE
 from mqworker.store.script import Call, RawReply, scripts_of
 from mqworker.store.store import Store
 from mqworker.tasks.outcome import Succeeded
@@ -65,7 +66,7 @@ class OutboxDrain:
             done = [
                 (member_id(workflow, node), outcome)
                 for workflow, ends in entries.items()
-                if self._is_carried_on(workflow, ends)
+                if self._is_carried_on(queue, workflow, ends)
                 for node, outcome in ends
             ]
             for start in range(0, len(done), PAGE):
@@ -79,12 +80,22 @@ class OutboxDrain:
         reply: Any = queue.store.read([("HSCAN", keys.named("outbox"), cursor, "COUNT", PAGE)], keys.meta)[0]
         entries: Entries = {}
         for member, outcome in zip(reply[1][::2], reply[1][1::2], strict=True):
-            workflow, _, node = member.decode(errors="replace").partition("~")
-            entries.setdefault(workflow, []).append((node, outcome))
+            workflow, _, node = (parse_message_id(member) or "").partition("~")
+            if not node:
+                self._skip(queue, member, "no member of a workflow")
+            else:
+                entries.setdefault(workflow, []).append((node, outcome))
         return reply[0], entries
 
-    def _is_carried_on(self, workflow: str, ends: Sequence[tuple[str, bytes]]) -> bool:
-        """Count the ends and enqueue what follows; False when a queue is full, so that it is tried again."""
+    def _skip(self, queue: WorkQueue, member: bytes, why: object) -> None:
+        outbox = queue.calls.keys.named("outbox")
+        self._store.quarantine.note("workflow member", outbox, why, member, remove_by="HDEL")
+
+    def _is_carried_on(self, queue: WorkQueue, workflow: str, ends: Sequence[tuple[str, bytes]]) -> bool:
+        """Count the ends and enqueue what follows; False when that is to be tried again.
+
+        A queue may be full; or what is stored of the workflow cannot be read, and then only it waits.
+        """
         try:
             calls = self._advance(workflow, ends)
             while calls:
@@ -95,6 +106,10 @@ class OutboxDrain:
             return False
         except InvalidMessage as error:
             self._log.error("workflow_broken", workflow=workflow, reason=str(error))
+        except (StoreRefused, *UNREADABLE) as error:
+            for node, _ in ends:
+                self._skip(queue, member_id(workflow, node).encode(), error)
+            return False
         return True
 
     def _advance(self, workflow: str, ends: Sequence[tuple[str, bytes]]) -> list[int]:
@@ -196,7 +211,7 @@ class _StoredCall:
         try:
             fields = json.loads(text)
             return cls(template_of(fields), fields["input_from"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidMessage(f"a call of the workflow cannot be read: {error!r}") from error
 
     def message(self, workflow: str, node: int, first_argument: bytes | None) -> Message:

@@ -62,6 +62,16 @@ def test_no_node_is_down_and_tells_what_waits() -> None:
         ),
         ({"state": "waiting", "last_exit": "exit code 1"}, "broker of node web-1 is down: exit code 1"),
         ({"state": "parked"}, "is down"),
+        (
+            {
+                "state": "parked",
+                "restarts": 6,
+                "retry_in_ms": 5_000,
+                "last_exit": "does not answer (SIGABRT)",
+            },
+            "is down, parked after 6 restarts, next try in 5 s: does not answer (SIGABRT)",
+        ),
+        ({"facts": {"is_listening": False}}, "does not listen"),
         ({"facts": {"is_store_up": False}}, "cannot reach the server"),
     ],
 )

@@ -1,4 +1,4 @@
-"""When a child that died starts again, and when the supervisor gives up."""
+"""When a child that died starts again, and when it is parked."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from mqworker.supervisor.restart_policy import (
     Death,
     Decision,
     Fault,
-    GiveUp,
+    Park,
     RestartHistory,
     RestartIn,
     RestartLimits,
@@ -44,11 +44,24 @@ def test_a_long_healthy_life_begins_anew() -> None:
     assert _decisions([*deaths, old], chance=1.0)[-1] == RestartIn(0)
 
 
-def test_the_sixth_death_within_the_time_is_one_too_many() -> None:
-    decisions = _decisions([_death(at_ms=number * 5_000) for number in range(6)], chance=0.0)
+def test_after_the_sixth_death_within_the_time_it_is_parked_for_pauses_that_grow() -> None:
+    decisions = _decisions([_death(at_ms=number * 5_000) for number in range(12)], chance=1.0)
 
-    assert decisions[:5] == [RestartIn(0)] * 5
-    assert decisions[5] == GiveUp(deaths=6, within_ms=30_000)
+    assert all(isinstance(decision, RestartIn) for decision in decisions[:5])
+    assert decisions[5:] == [Park(ms) for ms in (5_000, 10_000, 20_000, 40_000, 60_000, 60_000, 60_000)]
+
+
+def test_one_that_was_parked_has_a_single_try_each_time_however_late() -> None:
+    deaths = [_death(at_ms=number) for number in range(6)]
+
+    assert isinstance(_decisions([*deaths, _death(at_ms=10_000_000)], chance=0.0)[-1], Park)
+
+
+def test_one_that_was_parked_and_then_healthy_for_long_begins_anew() -> None:
+    deaths = [_death(at_ms=number) for number in range(6)]
+    old = Death(at_ms=400_000, lived_ms=LIMITS.healthy_after_ms, fault=Fault.COUNTED)
+
+    assert _decisions([*deaths, old], chance=1.0)[-1] == RestartIn(0)
 
 
 def test_deaths_long_ago_do_not_count() -> None:
@@ -78,9 +91,7 @@ def test_whatever_happens_the_pause_stays_in_bounds_and_memory_too(gaps_ms: list
     for gap_ms in gaps_ms:
         now_ms += gap_ms
         history, decision = after_death(history, _death(at_ms=now_ms), LIMITS, chance)
-        if isinstance(decision, GiveUp):
-            break
-        assert 0 <= decision.pause_ms <= LIMITS.longest_pause_ms
+        assert 0 <= decision.pause_ms <= max(LIMITS.longest_pause_ms, LIMITS.longest_park_ms)
         assert len(history.deaths_at_ms) <= LIMITS.most_deaths
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
-from mqworker.gateway import GatewayCallFailed, GatewayOptions, NodeClient
+from mqworker.gateway import GatewayCallFailed, GatewayOptions, NodeClient, TcpPlace
 from mqworker.log import get_logger
 from mqworker_services.gateways.gomq.client_calls import PEER_ID
 from mqworker_services.gateways.gomq.gathering import Gathering
@@ -34,6 +35,7 @@ _FAILED = (("gomq-code", "-1"),)
 """A response cannot go with an error, so the document's code does in this way."""
 _OPEN_SERVICES = ("", SERVICE)
 _ASK_AGAIN_S = 1.0
+_LISTEN_AGAIN_S = 0.2
 _UNLIMITED = nullcontext()
 
 
@@ -50,6 +52,9 @@ class GomqGateway:
         self._answered = 0
         self._refused = 0
         self._peers = PeerBook(0, 0)
+        self._is_listening = False
+        self._is_closing = False
+        self._rebuilt = 0
 
     async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen."""
@@ -59,19 +64,21 @@ class GomqGateway:
         self._health = health.aio.HealthServicer()
         self._peers = PeerBook(options.max_connections, options.rate)
         self._now_s = asyncio.get_running_loop().time
-        self._server = make_server(options)
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._place = bind(self._server, options)
-        await self._server.start()
+        self._server = await self._listen(options)
+        if isinstance(options.place, TcpPlace):
+            # The port may have been the system's choice; clients that come back look for this one.
+            port = int(self._place.rpartition(":")[2])
+            self._options = replace(options, place=TcpPlace(options.place.host, port))
         for service in _OPEN_SERVICES:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         self._checking = asyncio.ensure_future(self._check_topics())
+        self._listening = asyncio.ensure_future(self._keep_listening())
         self._log.info("gateway_listening", place=self._place)
 
     async def close(self, grace_ms: int) -> None:
         """Take no more calls, finish those at hand."""
         self._checking.cancel()
+        self._is_closing = True  # and not a cancelled wait, which would cancel the server's own end
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_ms / 1000)
 
@@ -80,11 +87,43 @@ class GomqGateway:
         self._peers.forget_silent(self._now_s())
         return {
             "listens": self._place,
+            "is_listening": self._is_listening,
+            "rebuilt": self._rebuilt,
             "connections": len(self._peers),
             "in": sum(self._calls.values()),
             "out": self._answered,
             "refused": self._refused,
         } | {method.lower(): count for method, count in self._calls.items()}
+
+    async def _listen(self, options: GatewayOptions) -> grpc.aio.Server:
+        server = make_server(options)
+        server.add_generic_rpc_handlers((self._handlers(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        self._place = bind(server, options)
+        await server.start()
+        self._is_listening = True
+        return server
+
+    async def _keep_listening(self) -> None:
+        """Build the listener anew when it ended by itself.
+
+        One call whose path is no UTF-8 ends the loop of grpcio's server, and with it the listener and every
+        connection; the process lives on and would answer nobody.
+        """
+        while True:
+            reason = await _end_of(self._server)
+            self._is_listening = False
+            if self._is_closing:
+                return
+            self._rebuilt += 1
+            self._log.error("gateway_listener_ended", reason=reason, rebuilt=self._rebuilt)
+            while not self._is_listening and not self._is_closing:
+                try:
+                    self._server = await self._listen(self._options)
+                except ConfigurationError as error:  # the place is not free yet, or taken by somebody else
+                    self._log.warning("gateway_not_listening", reason=str(error))
+                    await asyncio.sleep(_LISTEN_AGAIN_S)
+            self._log.info("gateway_listening", place=self._place)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
         # No (de)serializers: a broken request is the client's error and not ours, see methods.py.
@@ -145,6 +184,15 @@ class GomqGateway:
                 return
             else:
                 return
+
+
+async def _end_of(server: grpc.aio.Server) -> str:
+    """Wait until a server has ended; why."""
+    try:
+        await server.wait_for_termination()
+    except Exception as error:  # noqa: BLE001 - grpcio raises what its loop ended with, whatever that is
+        return f"{type(error).__name__}: {error}"
+    return "it ended without a word"
 
 
 def _metadata_of(context: Context) -> dict[str, str]:

@@ -168,3 +168,27 @@ def test_what_a_crew_knows_is_what_its_workers_know_that_take_work() -> None:
 
     crew.leave("worker:0")
     assert crew.knows(b"mail"), "nobody is there to be asked"
+
+
+def test_who_wants_to_leave_is_kept_while_nobody_could_take_its_place() -> None:
+    crew = Crew()
+    hand = crew.join("worker:0")
+    hand.is_ready = True
+    crew.keep(are_kept=True)
+
+    crew.retire("worker:0")
+    is_kept = hand.has_room_alone()
+    crew.keep(are_kept=False)
+
+    assert is_kept
+    assert hand.is_leaving
+
+
+def test_who_does_not_want_to_leave_stays_when_all_may_go_again() -> None:
+    crew = Crew()
+    crew.join("worker:0")
+
+    crew.keep(are_kept=True)
+    crew.keep(are_kept=False)
+
+    assert not crew["worker:0"].is_leaving

@@ -11,13 +11,16 @@ local HOLE = '-' -- what cancel leaves in the ready list: removing from the midd
 local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dgb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
+-- A deadline of more digits is no instant, and no number that Lua or Python could count with.
+local DEADLINE = '%d' .. string.rep('%d?', 14) .. ' '
+
 -- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.
 local function is_record(text)
   if not string.match(text, HEADER) then return false end
   local fields = ID_AND_TASK
   if string.sub(text, 15, 15) ~= '-' then fields = fields .. '[!-~]+ ' end
   local extras = string.sub(text, 16, 16)
-  if extras == 'd' or extras == 'b' then fields = fields .. '%d+ ' end
+  if extras == 'd' or extras == 'b' then fields = fields .. DEADLINE end
   if extras == 'g' or extras == 'b' then fields = fields .. '[!-~]+ ' end
   return string.match(text, fields, 26) ~= nil
 end

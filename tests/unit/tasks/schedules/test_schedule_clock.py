@@ -16,7 +16,7 @@ from mqworker.tasks.schedules.firing import ScheduleFiring
 from mqworker.tasks.schedules.published import ScheduleSpec, encode_published
 from mqworker.testing.memory_connection import MemoryConnection
 from tests.support.messages import a_message
-from tests.unit.model.test_permits import HOUR_MS, SteppedClock
+from tests.unit.queues.work.test_permits import HOUR_MS, SteppedClock
 
 TICK_MS = 60_000
 NODE = "node-1"

@@ -1,0 +1,100 @@
+"""`mqworker doctor`: what is wrong with the server and the data on it, and how to mend it."""
+
+from __future__ import annotations
+
+import string
+from contextlib import closing
+
+import click
+
+from mqworker.cli.connect import connect
+from mqworker.cli.wording import counted, safe
+from mqworker.errors import ConfigurationError
+from mqworker.model.quarantine import BadEntry, Removal
+from mqworker.queues.work.diagnosis import find_bad_entries, remove
+from mqworker.settings import load_settings
+from mqworker.store.server_check import check_server
+from mqworker.store.store import Store
+
+_PLAIN = frozenset((string.ascii_letters + string.digits + string.punctuation).encode()) - frozenset(b'"\\')
+
+
+@click.command("doctor")
+@click.option("-r", "--redis-url", help="Server to ask.  [default: as configured, else the embedded one]")
+@click.option("--remove-quarantined", "is_removing", is_flag=True, help="Remove it, asking for each first.")
+@click.option("--yes", "is_sure", is_flag=True, help="With --remove-quarantined: do not ask.")
+@click.pass_context
+def doctor_command(
+    context: click.Context,
+    redis_url: str | None,
+    is_removing: bool,  # noqa: FBT001 - how click passes a flag
+    is_sure: bool,  # noqa: FBT001 - same
+) -> None:
+    """Check the server, and what nodes skip because it is foreign.
+
+    Nothing is changed without --remove-quarantined. Exit code 0: nothing is wrong, 1: something is.
+    """
+    settings = load_settings(flags={"redis_url": redis_url})
+    with closing(connect(settings)) as store:
+        is_server_fine = _show_server(store)
+        found = find_bad_entries(store, settings.namespace)
+        _show_found(found)
+        left = [bad for bad in found if not (is_removing and _is_removed(store, bad, is_sure=is_sure))]
+    context.exit(0 if is_server_fine and not left else 1)
+
+
+def _show_server(store: Store) -> bool:
+    try:
+        facts = check_server(store.connection)
+    except ConfigurationError as error:
+        click.echo(f"server       {safe(str(error))}")
+        return False
+    kept = "" if facts.is_append_only else "; no append-only file: a crash of the server loses messages"
+    click.echo(f"server       {facts.product} {facts.version_text}{kept}")
+    return True
+
+
+def _show_found(found: list[BadEntry]) -> None:
+    if not found:
+        click.echo("quarantined  nothing")
+        return
+    click.echo(f"quarantined  {counted(len(found), 'thing')}, skipped by every node until removed")
+    for bad in found:
+        times = f", {counted(bad.count, 'time')}" if bad.count > 1 else ""
+        click.echo(f"  {described(bad)}: {safe(bad.why)}{times}")
+        click.echo(f"      {_advice(bad)}")
+
+
+def described(bad: BadEntry) -> str:
+    """What it is and where it lies."""
+    entry = f" {safe(bad.entry)}" if bad.entry else ""
+    return f"{safe(bad.kind)}{entry} in {safe(bad.where)}" if bad.entry else f"{bad.kind} {safe(bad.where)}"
+
+
+def _advice(bad: BadEntry) -> str:
+    match bad.removal:
+        case None if bad.kind == "wake-up":
+            return "it came over a channel and is gone; see who publishes there"
+        case None:
+            return "nothing to remove by itself; the entries above, or the key that is named, are the cause"
+        case Removal("DEL", key):
+            return f"remove it with --remove-quarantined, or: redis-cli DEL {_quoted(key.encode())}"
+        case Removal(command, key, member):
+            line = f"{command} {_quoted(key.encode())} {_quoted(member)}"
+            return f"remove it with --remove-quarantined, or: redis-cli {line}"
+
+
+def _quoted(text: bytes) -> str:
+    """As redis-cli reads it on a line of its own."""
+    inside = (chr(each) if each in _PLAIN else f"\\x{each:02x}" for each in text)
+    return f'"{"".join(inside)}"'
+
+
+def _is_removed(store: Store, bad: BadEntry, *, is_sure: bool) -> bool:
+    if bad.removal is None:
+        return bad.kind == "wake-up"
+    if not is_sure and not click.confirm(f"remove {described(bad)}?"):
+        return False
+    was_there = remove(store, bad)
+    click.echo(f"removed {described(bad)}" if was_there else f"not there any more: {described(bad)}")
+    return True
