@@ -271,12 +271,8 @@ def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[No
     if not names:
         return ()
     keys = [node_key(namespace, name) for name in names]
-    replies = _read_each(store, [command for key in keys for command in (("GET", key), ("PTTL", key))])
-    answers = [
-        # One that lives in a part which is away is not gone, and nothing is known of it.
-        (b"", -1) if isinstance(text, MqworkerError) else (text, ttl_ms)
-        for text, ttl_ms in zip(replies[::2], replies[1::2], strict=True)
-    ]
+    questions: list[tuple[Command, ...]] = [(("GET", key), ("PTTL", key)) for key in keys]
+    answers = _read_pairs(store, questions)
     found = [
         decode_node(name, text, ttl_ms if isinstance(ttl_ms, int) else -1)
         for name, (text, ttl_ms) in zip(names, answers, strict=True)
@@ -289,13 +285,17 @@ def _read_nodes(store: Reader, namespace: str, names: Sequence[str]) -> tuple[No
 
 
 def _read_pairs(store: Reader, questions: Sequence[Sequence[Command]]) -> list[tuple[Reply, Reply]]:
+    """Two answers each; (b"", -1) where there is none: not gone, and nothing but the name is known of it."""
     try:
-        flat = store.read([command for pair in questions for command in pair], None)
-    except StoreRefused as error:
+        flat = _read_each(store, [command for pair in questions for command in pair])
+    except StoreRefused as error:  # a foreign key in the place of one of them
         if len(questions) == 1 or not error.is_about_data:
-            return [(b"", -1)] * len(questions)  # a foreign key: of this one only the name is known
+            return [(b"", -1)] * len(questions)
         return [answer for pair in questions for answer in _read_pairs(store, [pair])]
-    return list(zip(flat[::2], flat[1::2], strict=True))
+    return [
+        (b"", -1) if isinstance(text, MqworkerError) else (text, ttl_ms)
+        for text, ttl_ms in zip(flat[::2], flat[1::2], strict=True)
+    ]
 
 
 def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:

@@ -1,5 +1,5 @@
 -- take_parked: removes messages that somebody else could not run, of tasks that the caller knows.
--- Needs: keys, clock, record, place, parked, guard, report, announce, take.
+-- Needs: keys, clock, record, place, gate, parked, guard, report, announce, take.
 
 local LOOK_AT_MOST = 500 -- in one call; what is behind comes with the next one
 
@@ -12,7 +12,7 @@ end
 
 -- known: task and version, task and version ...
 local function take_parked(count, known, kept, window_ms)
-  local taken, expired, looks, bytes = {}, {}, LOOK_AT_MOST, 0
+  local taken, expired, unpermitted, looks, bytes = {}, {}, {}, LOOK_AT_MOST, 0
   if redis.call('ZCARD', parked) == 0 then return taken end
 
   local function take_entry(entry)
@@ -23,7 +23,7 @@ local function take_parked(count, known, kept, window_ms)
     redis.call('ZREM', delayed, id)
     redis.call('HDEL', parcels, id)
     bytes = bytes + #record
-    if is_deliverable(record, expired, window_ms) then taken[#taken + 1] = record end
+    taken[#taken + 1] = deliverable(record, expired, unpermitted, window_ms)
   end
 
   local function take_range(first, last)
@@ -42,6 +42,7 @@ local function take_parked(count, known, kept, window_ms)
     local ranges = ranges_of(known[i], known[i + 1])
     for at = 1, #ranges, 2 do take_range(ranges[at], ranges[at + 1]) end
   end
+  return_to_gates(unpermitted)
   report_expired(expired, kept)
   return taken
 end
