@@ -188,7 +188,7 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
         calls.extend([delivery.fence], AN_HOUR_MS),
         calls.reclaim(100),
         calls.beat(CONSUMER),  # type: ignore[arg-type]
-        calls.reap(CONSUMER, 0, 100, 1),  # type: ignore[arg-type]
+        calls.reap(CONSUMER, 0, 100, losses=1),  # type: ignore[arg-type]
         calls.begin_probation(delivery.fence, CONSUMER),  # type: ignore[arg-type]
         calls.promote(100),
         calls.expire(100),

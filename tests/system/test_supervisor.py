@@ -231,9 +231,7 @@ def test_workers_outlive_their_dispatcher_and_their_consumer_is_not_released(nod
     assert len({consumer for _, _, consumer in told}) == 1
 
 
-def test_when_no_dispatcher_will_come_the_workers_are_ended_and_their_consumer_is_released(
-    nodes: Nodes,
-) -> None:
+def test_workers_of_a_parked_dispatcher_stay_and_the_next_one_has_the_same_consumer(nodes: Nodes) -> None:
     node = nodes.start(most_deaths=1)
     node.wait_ready()
 
@@ -241,11 +239,12 @@ def test_when_no_dispatcher_will_come_the_workers_are_ended_and_their_consumer_i
         node.kill("dispatcher", signal.SIGSEGV)  # not from outside, for all the supervisor knows
         if generation == 2:
             node.wait_generation("dispatcher", generation)
+    node.wait_parked("dispatcher")
+    node.wait_generation("dispatcher", 3)
 
-    assert node.wait_exit() == 1
-    told = [line.split()[1] for line in node.journal() if line.startswith("heartbeat_reaper Consumer")]
-    assert told[-1] == "ConsumerGone"
-    assert "the dispatcher ended (SIGKILL)" in node.log()
+    assert [node.child(name)["generation"] for name in ("worker:0", "worker:1")] == [1, 1]
+    told = {line.split()[1] for line in node.journal() if line.startswith("heartbeat_reaper Consumer")}
+    assert told == {"ConsumerStarted"}
 
 
 def test_a_dispatcher_that_others_kill_is_never_given_up(nodes: Nodes) -> None:
