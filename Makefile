@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
+.PHONY: help setup demo test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -52,6 +52,17 @@ check: $(STAMP) ## format, lint, types, import directions, unit tests: under a m
 format: $(STAMP) ## rewrite the layout of the code and sort imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+PYTHONS := python3.11 python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[1-9]*/bin/python)
+
+test-pythons: ## the unit tests on every Python from 3.11 that this machine has, each in a virtualenv of its own
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+		place=$(VENV)/python$$version; test ! -e $$place/.tested || continue; \
+		echo "Python $$version:"; $$python -m venv $$place && \
+		$$place/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grpc,sql,testing]' hypothesis pyarrow && \
+		$$place/bin/python -m pytest tests/unit && touch $$place/.tested || exit 1; \
+	done; rm -f $(VENV)/python*/.tested
 
 test-redis: $(STAMP) ## only the tests of the store and the queues
 	$(BIN)/python -m pytest tests/redis tests/conformance

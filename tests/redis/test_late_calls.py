@@ -23,7 +23,8 @@ from tests.support.numbered_calls import ENDS_THE_QUEUE, LANE, PREPARE_BY_SCRIPT
 from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
 
-SCRIPTS = ROOT / "mqworker" / "store" / "scripts"
+QUEUES = ROOT / "mqworker" / "queues"
+PREFIX_BY_MODEL = {"work": "", "rsmq": "rsmq_", "topics": "topic_", "gq": "gq_", "skmq": "skmq_"}
 
 NEIGHBOURS = [(1, 2), (9, 10), (99, 100), (1, 1_000), (2**53, 2**53 + 1), (2**64 - 1, 2**64)]
 """Numbers as texts (9 comes after 10) and as doubles (2**53 + 1 is 2**53) would be mistaken here."""
@@ -35,8 +36,8 @@ def send(store: Store, command: Command) -> Any:  # noqa: ANN401 - a raw reply
 
 def test_every_script_that_judges_by_number_is_tried_here() -> None:
     judging = {
-        path.stem
-        for path in SCRIPTS.glob("*.lua")
+        PREFIX_BY_MODEL[path.parts[-3]] + path.stem
+        for path in QUEUES.glob("*/scripts/*.lua")
         if any(word in path.read_text() for word in ("earlier_reply(", "was_answered(", "judge("))
     }
 

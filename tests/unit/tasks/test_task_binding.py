@@ -54,7 +54,7 @@ def test_a_call_that_fits_is_accepted(
         (plain, (1,), {"a": 1}, "multiple values for argument 'a'"),
         (plain, (1,), {"c": 1}, "unexpected keyword argument 'c'"),
         (keywords, (1, 2), {}, "too many positional arguments"),
-        (positional, (), {"a": 1, "b": 2}, "positional only"),
+        (positional, (), {"a": 1, "b": 2}, "positional.only"),
         (first, (CONTEXT, 1), {}, "too many positional arguments"),
         (last, (1,), {"ctx": CONTEXT}, "unexpected keyword argument 'ctx'"),
     ],
