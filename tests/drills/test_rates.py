@@ -1,4 +1,4 @@
-"""D20: starts in any time are at most burst + rate * time, whoever is stopped or killed meanwhile.
+"""D22: starts in any time are at most burst + rate * time, whoever is stopped or killed meanwhile.
 
 Tasks note the instant of their first line (CLOCK_MONOTONIC, which all processes of a host share). Every
 window that begins and ends with a start is looked at, and nothing is added to what is allowed there. A
@@ -111,7 +111,7 @@ STRIKES: dict[str, Strike] = {
 
 
 @pytest.mark.parametrize("strike", STRIKES.values(), ids=STRIKES.keys())
-def test_d20_starts_keep_to_the_rate(
+def test_d22_starts_keep_to_the_rate(
     scene: Scene, server: RealServer, sized: Sized, report: Report, strike: Strike
 ) -> None:
     count, rounds = sized(600, 2_000), sized(1, 4)

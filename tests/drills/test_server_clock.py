@@ -1,4 +1,4 @@
-"""D21: the server's clock is set while a node works: back, forward, and by a little again and again."""
+"""D23: the server's clock is set while a node works: back, forward, and by a little again and again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stepped() -> Iterator[SteppedServer]:
 
 
 @pytest.mark.parametrize("offsets_s", STEPS.values(), ids=STEPS.keys())
-def test_d21_work_goes_on_by_the_new_clock(
+def test_d23_work_goes_on_by_the_new_clock(
     stepped: SteppedServer, make_scene: MakeScene, sized: Sized, report: Report, offsets_s: Sequence[int]
 ) -> None:
     per_step = sized(200, 1_000)

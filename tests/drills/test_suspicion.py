@@ -1,4 +1,4 @@
-"""D14: poison among others in one worker, or that takes its node down: nobody else is buried for it."""
+"""D24: poison among others in one worker, or that takes its node down: nobody else is buried for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tasks_of(letters: list[DeadLetter]) -> list[str]:
 
 
 @pytest.mark.parametrize(("workers", "poisons", "neighbours"), [(1, 1, 20), (2, 1, 20), (2, 2, 50)])
-def test_d14_poison_on_an_event_loop_buries_nobody_but_itself(
+def test_d24_poison_on_an_event_loop_buries_nobody_but_itself(
     scene: Scene, report: Report, workers: int, poisons: int, neighbours: int
 ) -> None:
     node = scene.add_node(workers=workers)
@@ -61,7 +61,7 @@ def test_d14_poison_on_an_event_loop_buries_nobody_but_itself(
     assert node.stop() == 0
 
 
-def test_d14_poison_in_a_thread_buries_nobody_but_itself(scene: Scene, report: Report) -> None:
+def test_d24_poison_in_a_thread_buries_nobody_but_itself(scene: Scene, report: Report) -> None:
     node = scene.add_node(workers=1, settings={"threads": 24})
     node.wait_complete()
     scene.publish("hold", 10, 0.3)
@@ -77,7 +77,7 @@ def test_d14_poison_in_a_thread_buries_nobody_but_itself(scene: Scene, report: R
     assert node.stop() == 0
 
 
-def test_d14_poison_as_the_first_message_ever_is_buried_alone(scene: Scene, report: Report) -> None:
+def test_d24_poison_as_the_first_message_ever_is_buried_alone(scene: Scene, report: Report) -> None:
     node = scene.add_node(workers=1)
     scene.publish("die_async", 1, 0.0)
     scene.publish("work", 300)
@@ -92,7 +92,7 @@ def test_d14_poison_as_the_first_message_ever_is_buried_alone(scene: Scene, repo
     assert node.stop() == 0
 
 
-def test_d14_what_only_dies_in_company_ends_when_it_runs_alone(scene: Scene, report: Report) -> None:
+def test_d24_what_only_dies_in_company_ends_when_it_runs_alone(scene: Scene, report: Report) -> None:
     node = scene.add_node(workers=1)
     node.wait_complete()
     scene.publish("die_in_company", 2, 0.2)
@@ -107,7 +107,7 @@ def test_d14_what_only_dies_in_company_ends_when_it_runs_alone(scene: Scene, rep
     assert node.stop() == 0
 
 
-def test_d14_suspects_and_ordinary_work_do_not_starve_each_other(scene: Scene, report: Report) -> None:
+def test_d24_suspects_and_ordinary_work_do_not_starve_each_other(scene: Scene, report: Report) -> None:
     node = scene.add_node(workers=1, settings={"concurrency": 200})
     node.wait_complete()
     scene.publish("hold_async", 199, 0.05)
@@ -129,7 +129,7 @@ def test_d14_suspects_and_ordinary_work_do_not_starve_each_other(scene: Scene, r
     assert node.stop() == 0
 
 
-def test_d14_an_only_worker_that_is_never_idle_is_emptied_for_suspects(scene: Scene, report: Report) -> None:
+def test_d24_an_only_worker_that_is_never_idle_is_emptied_for_suspects(scene: Scene, report: Report) -> None:
     node = scene.add_node(workers=1)
     node.wait_complete()
     scene.publish("hold_async", 3, 0.6)
@@ -149,7 +149,7 @@ def test_d14_an_only_worker_that_is_never_idle_is_emptied_for_suspects(scene: Sc
 
 
 @pytest.mark.parametrize("kind", ["spoil_and_end", "spoil"])
-def test_d14_garbage_in_the_pipe_is_a_crash_of_who_wrote_it(scene: Scene, report: Report, kind: str) -> None:
+def test_d24_garbage_in_the_pipe_is_a_crash_of_who_wrote_it(scene: Scene, report: Report, kind: str) -> None:
     node = scene.add_node(workers=2)
     node.wait_complete()
     scene.publish("work", 200)
@@ -189,7 +189,7 @@ def kept_alive(*nodes: DrillNode) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_d14_what_takes_its_node_down_is_given_up_and_nobody_else_is(
+def test_d24_what_takes_its_node_down_is_given_up_and_nobody_else_is(
     scene: Scene, report: Report, count: int
 ) -> None:
     nodes = [scene.add_node(workers=2, settings={"max_losses": MAX_LOSSES}) for _ in range(count)]
@@ -217,7 +217,7 @@ def test_d14_what_takes_its_node_down_is_given_up_and_nobody_else_is(
         assert node.stop() == 0
 
 
-def test_d14_workers_killed_at_random_cost_no_innocent_message(
+def test_d24_workers_killed_at_random_cost_no_innocent_message(
     scene: Scene, sized: Sized, report: Report
 ) -> None:
     tasks, kills = sized(500, 2_000), sized(8, 40)
