@@ -54,7 +54,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """child → supervisor: nothing is left in my hands."""
+    """child → supervisor: I have nothing left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class KillWorker:
 
 @dataclass(frozen=True, slots=True)
 class RetireWorker:
-    """supervisor → dispatcher: give this worker nothing more; when its hands are empty, let it go."""
+    """supervisor → dispatcher: give this worker nothing more; let it go when it has no delivery left."""
 
     worker: str
 
@@ -110,11 +110,11 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True)
 class StandReady:
-    """dispatcher → worker: on these channels comes what it may begin by itself; it goes on with the rest."""
+    """dispatcher → worker: these channels bring messages for an early start; go on with what you have."""
 
     queue_by_channel: dict[str, str]
     stale: list[list[Any]] = field(default_factory=list)
-    """Of what it holds, each a queue and a fence: not to be begun any more, for it is somebody else's."""
+    """Queue and fence of deliveries that it holds and must not begin any more: somebody else has them."""
 
 
 @dataclass(frozen=True, slots=True)

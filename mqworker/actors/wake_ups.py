@@ -14,7 +14,7 @@ MOST_ADDED = 500
 
 
 class WakeUps:
-    """A subscription to the channels of the queues at hand, whatever they are at the moment."""
+    """A subscription to the channels of the queues, whichever they are at the moment."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,38 +1,38 @@
-"""A bell: rung by other threads of a process, heard by the selector of its main one."""
+"""Waker: lets other threads of a process wake the selector of its main thread."""
 
 from __future__ import annotations
 
 import os
 
 
-class Bell:
+class Waker:
     """A pipe to oneself."""
 
     def __init__(self) -> None:
-        self._ear, self._rope = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._rope, False)
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
 
     def fileno(self) -> int:
-        """Readable after a ring."""
-        return self._ear
+        """Readable after `wake`."""
+        return self._read_end
 
-    def ring(self) -> None:
-        """Wake the main thread; a bell that is already ringing stays so."""
+    def wake(self) -> None:
+        """Wake the main thread; once is enough until it clears."""
         try:
-            os.write(self._rope, b"!")
+            os.write(self._write_end, b"!")
         except BlockingIOError:
             return
 
-    def quiet(self) -> None:
-        """Stop ringing."""
+    def clear(self) -> None:
+        """Be unreadable until the next `wake`."""
         try:
-            while os.read(self._ear, 4096):
+            while os.read(self._read_end, 4096):
                 pass
         except BlockingIOError:
             return
 
     def close(self) -> None:
         """Give the descriptors back."""
-        os.close(self._ear)
-        os.close(self._rope)
+        os.close(self._read_end)
+        os.close(self._write_end)

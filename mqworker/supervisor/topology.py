@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
-from mqworker.actors.worker import worker
+from mqworker.actors.worker import process as worker_process
 from mqworker.supervisor import gateway_child, server_keeper
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 
@@ -28,9 +28,9 @@ def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
             ChildPlan(
                 f"worker:{number}",
                 Role.WORKER,
-                worker.main,
+                worker_process.main,
                 peers=("dispatcher",),
-                rehearse=worker.rehearse,
+                rehearse=worker_process.rehearse,
             )
             for number in range(workers)
         ),

@@ -14,6 +14,7 @@ SHARED_ACTOR_MODULES = {
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
     # what several of them use; none of these is an actor
     *(
+        "early_start",
         "garbage",
         "node_file",
         "patrol",
@@ -21,7 +22,6 @@ SHARED_ACTOR_MODULES = {
         "rounds",
         "run_slot",
         "silence",
-        "tickets",
         "wake_ups",
     ),
     *("wake_ups", "waker"),
@@ -33,6 +33,8 @@ PARTS_OF_ACTORS = {
     # Both serve gateways beside their own work.
     ("broker", "gateway"),
     ("dispatcher", "gateway"),
+    # The dispatcher's side of it, kept beside the worker's.
+    ("early_start", "dispatcher"),
 }
 # SKMQ keeps its messages in work queues.
 MODELS_ON_MODELS = {("skmq", "work")}

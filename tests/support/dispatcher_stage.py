@@ -11,12 +11,11 @@ import pytest
 from mqworker.actors.actor import SUPERVISOR, Post
 from mqworker.actors.dispatcher.adoption import Predecessor
 from mqworker.actors.dispatcher.dispatcher import Dispatcher
-from mqworker.actors.dispatcher.foreign_queue import ModelLines
-from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
-from mqworker.actors.dispatcher.queues import DispatchedQueues
+from mqworker.actors.dispatcher.foreign_queue import ForeignQueues
+from mqworker.actors.dispatcher.queue import LARGEST_CLAIM, DispatchedQueues
+from mqworker.actors.early_start.tickets import Tickets
 from mqworker.actors.mail import DeliveriesFinished, Mail, PeerAttached, RunDeliveries, WorkerReady
 from mqworker.actors.run_slot import RunSlots
-from mqworker.actors.tickets import Tickets
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.names import ConsumerName
@@ -127,8 +126,8 @@ class ScriptedStore:
         return []
 
 
-def no_lines() -> ModelLines:
-    return ModelLines(
+def no_foreign_queues() -> ForeignQueues:
+    return ForeignQueues(
         ConsumerName("node-1"),
         WorkQueueOptions(),
         open_store=lambda: pytest.fail("no queue of another model is there"),
@@ -144,12 +143,12 @@ class Stage:
         self.store = ScriptedStore()
         self.slots = RunSlots(str(directory / "slots"))
         self.tickets = Tickets(str(directory / "slots"))
-        lines = no_lines()
+        foreign_queues = no_foreign_queues()
         self.now_ms = 1_000
         self.dispatcher = Dispatcher(
             cast(Store, self.store),
-            DispatchedQueues([], ConsumerName("node-1"), WorkQueueOptions(), lines),
-            lines,
+            DispatchedQueues([], ConsumerName("node-1"), WorkQueueOptions(), foreign_queues),
+            foreign_queues,
             slots=self.slots,
             tickets=self.tickets,
             log=get_logger(),

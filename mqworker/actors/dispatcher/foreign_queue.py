@@ -1,24 +1,23 @@
-"""Lines: queues of other models than the work queue, as the dispatcher sees them.
+"""Foreign queues: queues of other models than the work queue, as the dispatcher sees them.
 
-To the shelf and the crew they are queues like any other. They take no part in exchanges: a clerk, which is a
-thread (dispatcher_clerk.py), speaks with the queue, and only numbers and records pass between the two.
+For the hand-out they are queues like any other. They take no part in exchanges: a thread of their own
+(foreign_queue_thread.py) speaks with the queue, and only numbers and records pass between the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.dispatcher.adoption import Held
-from mqworker.actors.dispatcher.foreign_queue_thread import Clerk, fences_since
-from mqworker.actors.dispatcher.hand_out import Shelf
+from mqworker.actors.dispatcher.foreign_queue_thread import ForeignQueueThread, fences_since
+from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
-from mqworker.actors.dispatcher.workers import Crew, Idle
+from mqworker.actors.dispatcher.workers import Idle, Workers
 from mqworker.actors.mail import AbandonDelivery, KillWorker
-from mqworker.actors.waker import Bell
+from mqworker.actors.waker import Waker
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
@@ -31,11 +30,16 @@ from mqworker.queues.catalogue import Model, from_plain, open_queue, public_fact
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.store.store import Store
 
+if TYPE_CHECKING:
+    from mqworker.actors.dispatcher.adoption import Held
+
 NOT_ADOPTED = "the dispatcher ended"
 
 
-class ModelLine(DispatchedQueue):
-    """One queue of another model, and its clerk."""
+class ForeignQueue(DispatchedQueue):
+    """One queue of another model, and its thread."""
+
+    counts_releases = True
 
     def __init__(
         self,
@@ -43,11 +47,11 @@ class ModelLine(DispatchedQueue):
         consumer: ConsumerName,
         options: WorkQueueOptions,
         model: Model,
-        clerk: Clerk,
+        thread: ForeignQueueThread,
     ) -> None:
         super().__init__(name, consumer, options)
         self.model = model
-        self.clerk = clerk
+        self.thread = thread
 
     def runs_once(self, task: bytes) -> bool:
         """Whether a task is delivered at most once: here that is for the queue to say."""
@@ -59,11 +63,11 @@ class ModelLine(DispatchedQueue):
 
     def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Pass a worker's report on."""
-        self.clerk.report(arguments, receipt)
+        self.thread.report(arguments, receipt)
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Settle something of the dispatcher's own."""
-        self.clerk.report([parts_of(each) for each in settlements])
+        self.thread.report([parts_of(each) for each in settlements])
 
     def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
         """The same for what a worker had when it ended; at most once, nobody else may have it then."""
@@ -75,35 +79,35 @@ class ModelLine(DispatchedQueue):
         self.settle([_given_up(each) for each in counted] if self.model.is_once else counted)
 
     def arrived(self, now_ms: int) -> list[Claimed]:
-        """What the clerk has claimed."""
-        claimed = [Claimed(fence, record, now_ms) for fence, record in self.clerk.take_claimed()]
+        """What the thread has claimed."""
+        claimed = [Claimed(fence, record, now_ms) for fence, record in self.thread.take_claimed()]
         self._received = len(claimed)
         return claimed
 
     def offer(self, room: int, idle: Idle) -> None:
-        """Let the clerk claim, as much as is sure to find a worker soon.
+        """Let the thread claim as much as is sure to find a worker soon.
 
-        For what is claimed and then given back counts as an attempt with these models; and what may run once
-        only is lost with this process when it was claimed and has not begun. Event loops are not counted: who
-        knows whether the next messages are for them. They fill up by and by.
+        With these models, what is claimed and then given back counts as an attempt; and an at-most-once
+        message that was claimed and has not begun is lost with this process. Event loops are not counted:
+        nobody knows whether the next messages are for them. They fill up gradually.
         """
         most = idle.sequential if self.model.is_once else max(self._appetite, idle.sequential)
         self.asked_for = min(room, most)
-        self.clerk.want(self.asked_for)
+        self.thread.want(self.asked_for)
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
         return {
             **public_facts(self.model),
-            "held": self.clerk.held,
-            "counts": dict(self.clerk.counts),
-            "counts_age_ms": self.clerk.counts_age_ms,
-            "trouble": self.clerk.trouble,
+            "held": self.thread.held,
+            "counts": dict(self.thread.counts),
+            "counts_age_ms": self.thread.counts_age_ms,
+            "trouble": self.thread.trouble,
         }
 
 
-class ModelLines:
-    """All lines of a dispatcher; without one it costs nothing."""
+class ForeignQueues:
+    """All foreign queues of a dispatcher; without one it costs nothing."""
 
     def __init__(
         self,
@@ -122,57 +126,57 @@ class ModelLines:
         self._log = log
         self._clock = clock or SystemClock()
         self._fences = fences_since(self._clock.now_ms())
-        self._bell: Bell | None = None
-        self._line_by_name: dict[str, ModelLine] = {}
+        self._waker: Waker | None = None
+        self._queue_by_name: dict[str, ForeignQueue] = {}
 
-    def __iter__(self) -> Iterator[ModelLine]:
-        return iter(self._line_by_name.values())
+    def __iter__(self) -> Iterator[ForeignQueue]:
+        return iter(self._queue_by_name.values())
 
-    def get(self, name: str) -> ModelLine | None:
-        """A line by name, if it is one."""
-        return self._line_by_name.get(name)
+    def get(self, name: str) -> ForeignQueue | None:
+        """A queue by name, None when no foreign queue is called so."""
+        return self._queue_by_name.get(name)
 
-    def open(self, name: str, plain: dict[str, Any]) -> ModelLine:
-        """The line of this name; its clerk begins when it is first opened."""
-        line = self._line_by_name.get(name)
-        if line is None:
-            self._bell = self._bell or Bell()
+    def open(self, name: str, plain: dict[str, Any]) -> ForeignQueue:
+        """The queue of this name; its thread starts when it is first opened."""
+        queue = self._queue_by_name.get(name)
+        if queue is None:
+            self._waker = self._waker or Waker()
             model = from_plain(plain)
             store = cache(self._open_store)  # one, however often a queue that is away is opened
-            clerk = Clerk(
+            thread = ForeignQueueThread(
                 model,
                 lambda: open_queue(name, model, store(), self._options.namespace),
                 fences=self._fences,
-                ring=self._bell.ring,
+                wake_dispatcher=self._waker.wake,
                 max_crashes=self._max_crashes,
                 clock=self._clock,
                 log=self._log.bind(queue=name, model=model.title),
             )
-            clerk.start()
-            line = ModelLine(QueueName(name), self._consumer, self._options, model, clerk)
-            self._line_by_name[name] = line
-        return line
+            thread.start()
+            queue = ForeignQueue(QueueName(name), self._consumer, self._options, model, thread)
+            self._queue_by_name[name] = queue
+        return queue
 
     def turn(
-        self, shelf: Shelf, room: int, idle: Idle, queues: Iterable[DispatchedQueue], now_ms: int
+        self, hand_out: HandOut, room: int, idle: Idle, queues: Iterable[DispatchedQueue], now_ms: int
     ) -> None:
-        """Put on the shelf what was claimed, and say how much more could be."""
-        if not self._line_by_name:
+        """Pass on what was claimed to the hand-out, and say how much more could be."""
+        if not self._queue_by_name:
             return
-        if self._bell is not None:
-            self._bell.quiet()
-        left = shelf.count_by_queue()
+        if self._waker is not None:
+            self._waker.clear()
+        left = hand_out.count_by_queue()
         least_ms = min((each.worker_ms for each in queues if each.may_have_messages), default=None)
-        for line in self:
-            line.note_left_over(left[line.name])
-            for hand, number in line.clerk.take_stored():
-                hand.accepted.append(number)
-            arrived = line.arrived(now_ms)
-            shelf.put(line, arrived)
+        for queue in self:
+            queue.note_left_over(left[queue.name])
+            for worker, number in queue.thread.take_stored():
+                worker.accepted.append(number)
+            arrived = queue.arrived(now_ms)
+            hand_out.put(queue, arrived)
             room = max(0, room - len(arrived))
             # Those with messages that had less of the workers' time come first.
-            is_next = least_ms is None or line.worker_ms <= least_ms or idle.sequential > 0
-            line.offer(room if is_next else 0, idle)
+            is_next = least_ms is None or queue.worker_ms <= least_ms or idle.sequential > 0
+            queue.offer(room if is_next else 0, idle)
 
     def adopt(self, worker: str, held: Sequence[Held]) -> list[Post]:
         """Take over what a worker holds of these; where a model does not allow that, the worker has to go.
@@ -180,40 +184,40 @@ class ModelLines:
         For then the message comes back by the rules of the model, and would be run by two at a time.
         """
         is_foreign = False
-        for line in self:
-            ours = {each.fence: each.record for each in held if each.queue == line.name}
-            if ours and line.model.has_lasting_fences:
-                line.clerk.adopt({fence: decode_record(record, fence) for fence, record in ours.items()})
-            is_foreign |= bool(ours) and not line.model.has_lasting_fences and not line.model.is_once
+        for queue in self:
+            ours = {each.fence: each.record for each in held if each.queue == queue.name}
+            if ours and queue.model.has_lasting_fences:
+                queue.thread.adopt({fence: decode_record(record, fence) for fence, record in ours.items()})
+            is_foreign |= bool(ours) and not queue.model.has_lasting_fences and not queue.model.is_once
         return [Post(SUPERVISOR, KillWorker(worker, NOT_ADOPTED))] if is_foreign else []
 
-    def abandoned(self, crew: Crew) -> list[Post]:
+    def abandoned(self, workers: Workers) -> list[Post]:
         """What to tell the workers that have something whose lease was lost."""
         return [
-            Post(hand.name, AbandonDelivery(line.name, fence))
-            for line in self
-            for fence in line.clerk.take_lost()
-            for hand in crew
-            if hand.lose(line.name, fence)
+            Post(worker.name, AbandonDelivery(queue.name, fence))
+            for queue in self
+            for fence in queue.thread.take_lost()
+            for worker in workers
+            if worker.lose(queue.name, fence)
         ]
 
     def watched(self) -> tuple[Watched, ...]:
         """What to wait for."""
-        return () if self._bell is None else (self._bell,)
+        return () if self._waker is None else (self._waker,)
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
-        return {line.name: line.facts() for line in self}
+        return {queue.name: queue.facts() for queue in self}
 
     def close(self) -> None:
-        """Let all clerks settle what is left and leave."""
-        for line in self:
-            line.clerk.close()
+        """Let all threads settle what is left and leave."""
+        for queue in self:
+            queue.thread.close()
 
 
-def lines_of(start: ChildStart) -> ModelLines:
-    """The lines of a dispatcher; each has links of its own, which open when it does."""
-    return ModelLines(
+def foreign_queues_of(start: ChildStart) -> ForeignQueues:
+    """The foreign queues of a dispatcher; each has connections of its own, which open when it does."""
+    return ForeignQueues(
         ConsumerName(start.consumer),
         queue_options(start.settings),
         open_store=lambda: open_store(start),

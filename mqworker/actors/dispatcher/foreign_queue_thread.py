@@ -1,9 +1,9 @@
-"""The clerk: a thread of the dispatcher that looks after one queue of another model than the work queue.
+"""The thread of a foreign queue: serves one queue of another model than the work queue.
 
-Such a queue may live in a slow database: only its clerk waits for it. The clerk owns the queue and what is
-held of it; it settles, renews and claims, in this order, round after round, and what one round could not
-write is written by a later one. When the process dies, its successor is told by the workers what they hold:
-what the model allows is adopted, and the rest comes back by the rules of the model.
+Such a queue may live in a slow database: only its thread waits for it. The thread owns the queue and the
+deliveries held; it settles, renews and claims, in this order, round after round, and what one round could not
+write is written by a later one. When the process dies, the workers tell its successor what they hold: what
+the model allows is adopted, and the rest comes back by the rules of the model.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Adopted:
     delivery_by_fence: Mapping[int, Delivery]
 
 
-class Clerk:
+class ForeignQueueThread:
     """Asked and told by the dispatcher's main thread; everything else happens in its own."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Clerk:
         open_queue: Callable[[], OpenQueue],
         *,
         fences: Iterator[int],
-        ring: Callable[[], None],
+        wake_dispatcher: Callable[[], None],
         max_crashes: int | None,
         clock: Clock,
         log: Logger,
@@ -92,7 +92,7 @@ class Clerk:
         self._model = model
         self._open = open_queue
         self._fences = fences
-        self._ring = ring
+        self._wake_dispatcher = wake_dispatcher
         self._max_crashes = max_crashes
         self._clock = clock
         self._log = log
@@ -103,7 +103,7 @@ class Clerk:
         self._stored: deque[Receipt] = deque()
         self._wanted = 0
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._news = threading.Event()
         self._is_closing = False
         self._crash: BaseException | None = None
         # Only the thread touches these:
@@ -113,7 +113,7 @@ class Clerk:
         self._receipts: list[tuple[Receipt, set[int]]] = []
         """With the fences that are yet to be settled."""
         self._poll_at_ms = self._renew_at_ms = self._count_at_ms = self._resume_at_ms = 0
-        self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="foreign-queue", daemon=True)
 
     # For the main thread
 
@@ -127,7 +127,7 @@ class Clerk:
             is_news = count > 0 and self._wanted == 0
             self._wanted = count
         if is_news:
-            self._wake.set()
+            self._news.set()
 
     def take_claimed(self) -> list[tuple[int, bytes]]:
         """Fences and records of what was claimed since the last time; raises what ended the thread."""
@@ -152,13 +152,13 @@ class Clerk:
     def report(self, settlements: Sequence[Parts], receipt: Receipt | None = None) -> None:
         """Settle these; they are tried again until the queue has answered."""
         self._reports.append(_Report(settlements, receipt))
-        self._wake.set()
+        self._news.set()
 
     def adopt(self, delivery_by_fence: Mapping[int, Delivery]) -> None:
         """Renew and settle these as if they had been claimed here."""
         self._reports.append(_Adopted(delivery_by_fence))
         self._renew_at_ms = 0
-        self._wake.set()
+        self._news.set()
 
     def take_stored(self) -> list[Receipt]:
         """The reports that were settled since the last time."""
@@ -167,7 +167,7 @@ class Clerk:
     def close(self) -> None:
         """Settle what is left, give back what nobody saw yet, and leave; all that in a moment, or not."""
         self._is_closing = True
-        self._wake.set()
+        self._news.set()
         self._thread.join(CLOSE_S)
 
     # The thread
@@ -176,12 +176,12 @@ class Clerk:
         try:
             while not self._is_closing:
                 self._round()
-                self._wake.wait(self._pause_ms() / 1000)
-                self._wake.clear()
+                self._news.wait(self._pause_ms() / 1000)
+                self._news.clear()
             self._finish()
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread, where somebody sees it
             self._crash = error
-            self._ring()
+            self._wake_dispatcher()
 
     def _round(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -214,14 +214,14 @@ class Clerk:
         for each in lost:
             # Somebody else has it, or has settled it; or an earlier try was carried out and not answered.
             self._log.warning(
-                "delivery_lost", task_id=getattr(each.delivery, "id", ""), verdict=_verdict(each)
+                "delivery_lost", task_id=getattr(each.delivery, "id", ""), settlement=_kind(each)
             )
         for fence, _ in batch:
             del self._unsettled[fence]
             self._held.pop(fence, None)
         self._note_stored()
         if self._unsettled:
-            self._wake.set()
+            self._news.set()
 
     def _read_reports(self, now_ms: int) -> None:
         while self._reports:
@@ -242,7 +242,7 @@ class Clerk:
         if stored:
             self._receipts = [each for each in self._receipts if each[0] not in stored]
             self._stored.extend(stored)
-            self._ring()
+            self._wake_dispatcher()
 
     def _note(self, fence: int, settlement: Settlement, now_ms: int) -> None:
         if isinstance(settlement, Retry | Park) and "delay" not in self._model.wishes:
@@ -263,7 +263,7 @@ class Clerk:
             self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
             self._unsettled.pop(fence, None)
             self._lost.append(fence)
-            self._ring()
+            self._wake_dispatcher()
         queue.reclaim()
         self._renew_at_ms = now_ms + self._model.renew_every_ms
 
@@ -286,7 +286,7 @@ class Clerk:
             self._claimed.append((fence, encode_delivery(ours)))
         with self._lock:
             self._wanted = max(0, self._wanted - len(deliveries))
-        self._ring()
+        self._wake_dispatcher()
 
     def _count(self, queue: OpenQueue, now_ms: int) -> None:
         if now_ms < self._count_at_ms or self._is_closing:
@@ -339,5 +339,5 @@ class Clerk:
             self._log.info("store_resumed")
 
 
-def _verdict(settlement: Settlement) -> str:
+def _kind(settlement: Settlement) -> str:
     return type(settlement).__name__.lower()

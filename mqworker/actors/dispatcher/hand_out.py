@@ -1,9 +1,9 @@
-"""The shelf: deliveries that were claimed and are in nobody's hands yet, and who is given them. Pure.
+"""Hand-out: claimed deliveries that no worker has yet, and which worker gets them. Pure.
 
-It should be empty most of the time. What nobody here can take soon is given back to the line, so that a
-message never waits here while a worker of another node is idle.
+Nothing should wait here for long. What nobody here can take soon is given back to its queue (give_back.py):
+a message never waits here while a worker of another node is idle.
 
-What must run alone waits apart, and holds nothing up: a worker is emptied for it, and others go on.
+What must run alone waits apart, and holds nothing up: one worker is emptied for it, and the others go on.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
-from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
-from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
+from mqworker.actors.dispatcher.workers import BATCH_MS, Flight, RunTimes, Workers, WorkerState
 from mqworker.actors.mail import RunDeliveries
 from mqworker.model.record import UNMARKED, is_on_probation, is_record_of, must_run_alone, task_of
 
@@ -43,15 +42,44 @@ class _Kind(NamedTuple):
 
     expected_ms: float | None
     is_async: bool
-    is_once: bool
+    is_alone: bool
+    """Whether nothing else should wait behind it."""
     is_known: bool
 
 
-class Shelf:
+class _Batches:
+    """The mails of one hand-out."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.mails: list[Post] = []
+        self._now_ms = now_ms
+        self._latest: dict[str, tuple[RunDeliveries, int]] = {}
+        """By worker: the mail that is being filled, and how many bytes it holds."""
+
+    def add(self, worker: WorkerState, claimed: Claimed, flight: Flight) -> None:
+        """Give a delivery to a worker: by the latest mail to it or a new one, for it runs them in order."""
+        if not worker.flights:
+            worker.last_report_ms, worker.is_slow = self._now_ms, False
+        fence, record, _, start_by_ms = claimed
+        flight.start_by_ms, flight.since_ms = start_by_ms, self._now_ms
+        worker.take(fence, flight)
+        batch, batch_bytes = self._latest.get(worker.name, (None, 0))
+        if batch is None or batch.queue != flight.queue or batch_bytes > LARGEST_MAIL_BYTES:
+            batch = RunDeliveries(flight.queue, [], [], accepted=worker.take_accepted(self._now_ms))
+            batch_bytes = 0
+            self.mails.append(Post(worker.name, batch))
+        self._latest[worker.name] = batch, batch_bytes + len(record)
+        batch.fences.append(fence)
+        batch.records.append(record)
+        if start_by_ms:
+            batch.start_by_ms[fence] = start_by_ms
+
+
+class HandOut:
     """Keeps the order in which deliveries were claimed."""
 
-    def __init__(self, crew: Crew, times: RunTimes, begin_probation: BeginProbation) -> None:
-        self._crew = crew
+    def __init__(self, workers: Workers, times: RunTimes, begin_probation: BeginProbation) -> None:
+        self._workers = workers
         self._times = times
         self._begin_probation = begin_probation
         self._waiting: deque[tuple[DispatchedQueue, Claimed]] = deque()
@@ -92,17 +120,17 @@ class Shelf:
         return unknown
 
     def take_message(self, message: bytes) -> list[tuple[DispatchedQueue, Claimed]]:
-        """Take off one message, by its id."""
+        """Take one message, by its id."""
         taken = [each for each in (*self._waiting, *self._lone) if is_record_of(each[1].record, message)]
         for each in taken:
             (self._waiting if each in self._waiting else self._lone).remove(each)
         return taken
 
     def take_overdue(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
-        """Take off what nobody here could take for too long, with all of its queue that came after it.
+        """Take what has waited for too long, with everything of its queue that came after it.
 
-        In the order of delivery, and all at once: what is given back stands at the front of its line, so what
-        is given back later stands before it.
+        In the order of delivery, and all at once: what is given back goes to the front of its queue, so what
+        is given back later would overtake it.
         """
         overdue = {
             queue.name
@@ -114,23 +142,23 @@ class Shelf:
     @property
     def patience_ms(self) -> int:
         """How long a delivery may wait elsewhere, to be acknowledged first."""
-        return LONGEST_KEPT_MS if self._crew.is_any_kept else LONGEST_WAIT_MS
+        return LONGEST_KEPT_MS if self._workers.is_any_kept else LONGEST_WAIT_MS
 
     def _patience_ms(self, queue: DispatchedQueue, claimed: Claimed) -> int:
         return LONGEST_KEPT_MS if (queue.name, claimed.fence) in self._expected else LONGEST_WAIT_MS
 
     def take_all(self) -> dict[DispatchedQueue, list[Claimed]]:
-        """Take off everything, in the order of delivery."""
+        """Take everything, in the order of delivery."""
         self._waiting.extendleft(reversed(self._lone))
         self._lone.clear()
         return self._take({queue.name for queue, _ in self._waiting})
 
     def take_overdue_alone(self, now_ms: int) -> dict[DispatchedQueue, list[Claimed]]:
-        """Of what must run alone, take off what waited for too long, and what is too much.
+        """From what must run alone, take what has waited for too long, and what is too much.
 
         One for each worker that is being emptied stays, however long that takes.
         """
-        before_ms, awaited = now_ms - LONGEST_WAIT_ALONE_MS, self._crew.being_emptied()
+        before_ms, awaited = now_ms - LONGEST_WAIT_ALONE_MS, self._workers.being_emptied()
         kept: deque[tuple[DispatchedQueue, Claimed]] = deque()
         taken: dict[DispatchedQueue, list[Claimed]] = {}
         for queue, claimed in self._lone:
@@ -152,75 +180,44 @@ class Shelf:
         self._waiting = kept
         return taken
 
-    def hand_out(self, now_ms: int, unacked_since_ms: int | None = None) -> list[Post]:
-        """Give to the crew what it has room for, as one mail for each worker and queue unless it is large.
+    def assign(self, now_ms: int, unacked_since_ms: int | None = None) -> list[Post]:
+        """Give workers what they have room for, as one mail for each worker and queue unless it is large.
 
-        What must be alone waits for an idle worker. After a while one is kept for it and given nothing else
-        until then: without that, quick ones that came later could keep all workers busy for ever. Others wait
-        elsewhere in the same way, to be acknowledged first, the oldest since `unacked_since_ms`.
+        A slow or unknown delivery waits for an idle worker. After a while one is kept for it and given
+        nothing else until then: otherwise quick ones that came later could keep all workers busy for ever.
+        At-most-once deliveries wait in the same way to be acknowledged (queue.py), the oldest since
+        `unacked_since_ms`.
         """
-        self._crew.end_keeping()
+        self._workers.end_keeping()
         self._expected.clear()
         if unacked_since_ms is not None and now_ms - unacked_since_ms >= KEEP_AFTER_MS:
-            self._crew.keep_one()
-        mails: list[Post] = []
-        batches: dict[str, tuple[RunDeliveries, int]] = {}
+            self._workers.keep_one()
+        batches = _Batches(now_ms)
         kinds: dict[tuple[str, bytes], _Kind] = {}
         left: deque[tuple[DispatchedQueue, Claimed]] = deque()
-        hand: Hand | None = None
-        is_mixed = self._crew.is_mixed
+        worker: WorkerState | None = None
+        is_mixed = self._workers.is_mixed
         for queue, claimed in self._waiting:
-            record, task = claimed.record, task_of(claimed.record)
-            is_marked = record[23:25] != UNMARKED
-            if is_marked and queue.must_run_alone(record):
-                self._lone.append((queue, claimed))
+            kind = self._kind_of(queue, claimed, kinds)
+            if kind is None:
                 continue
-            kind = kinds.get((queue.name, task)) or self._kind(kinds, queue, task)
-            expected_ms, is_async, _, is_known = kind
-            if not is_known:
-                self._unknown.append((queue, claimed))
-                continue
-            is_alone = _is_alone(kind) or (is_marked and must_run_alone(record))
-            if is_alone or is_async or is_mixed or hand is None or not hand.has_room(expected_ms or 0.0):
-                hand = self._crew.choose(None if is_alone else expected_ms, is_async=is_async, task=task)
-            if hand is None:
+            expected_ms, is_async, is_alone, _ = kind
+            if is_alone or is_async or is_mixed or worker is None or not worker.has_room(expected_ms or 0.0):
+                task = task_of(claimed.record)
+                worker = self._workers.choose(None if is_alone else expected_ms, is_async=is_async, task=task)
+            if worker is None:
                 has_waited = now_ms - claimed.since_ms >= KEEP_AFTER_MS
-                if has_waited and is_alone and not is_async and self._crew.keep_one():
+                if has_waited and is_alone and not is_async and self._workers.keep_one():
                     self._expected.add((queue.name, claimed.fence))
                 left.append((queue, claimed))
                 continue
-            if not hand.flights:
-                hand.last_report_ms = now_ms
-                hand.is_slow = False
-            hand.take(
-                claimed.fence,
-                Flight(
-                    queue.name,
-                    record,
-                    expected_ms or BATCH_MS,
-                    is_alone and not is_async,
-                    is_async,
-                    claimed.start_by_ms,
-                    since_ms=now_ms,
-                ),
-            )
-            # The latest mail to this worker or a new one: it runs them in the order of its flights.
-            batch, batch_bytes = batches.get(hand.name, (None, 0))
-            if batch is None or batch.queue != queue.name or batch_bytes > LARGEST_MAIL_BYTES:
-                batch = RunDeliveries(queue.name, [], [], accepted=hand.take_accepted(now_ms))
-                batch_bytes = 0
-                mails.append(Post(hand.name, batch))
-            batches[hand.name] = batch, batch_bytes + len(record)
-            batch.fences.append(claimed.fence)
-            batch.records.append(record)
-            if claimed.start_by_ms:
-                batch.start_by_ms[claimed.fence] = claimed.start_by_ms
+            batches.add(worker, claimed, _flight(queue.name, claimed.record, kind))
             if is_alone or is_async:
-                hand = None
+                worker = None
         self._waiting = left
-        return mails
+        return batches.mails
 
-    def hand_out_alone(self, now_ms: int) -> list[Post]:
+    def assign_alone(self, now_ms: int) -> list[Post]:
         """Give what must run alone to workers that have nothing else, and keep workers free for the rest.
 
         To be called after the others were handed out: who is idle then is not needed for them.
@@ -236,49 +233,66 @@ class Shelf:
                 left.append((queue, claimed))  # one at a time: if the node vanishes, it is known which it was
                 continue
             could_run += 1
-            hand, record = self._crew.choose_empty(), claimed.record
-            if hand is not None and is_probation:
+            worker, record = self._workers.choose_empty(), claimed.record
+            if worker is not None and is_probation:
                 record = self._begin_probation(queue, claimed.fence, now_ms) or b""
-            if hand is None or not record:
+            if worker is None or not record:
                 left.append((queue, claimed))
                 continue
-            hand.last_report_ms, hand.is_slow = now_ms, False
-            self._crew.begin_lone_run(hand, now_ms)
+            worker.last_report_ms, worker.is_slow = now_ms, False
+            self._workers.begin_lone_run(worker, now_ms)
             flight = replace(self.flight(queue, record), start_by_ms=claimed.start_by_ms, since_ms=now_ms)
             flight.is_lone = True
-            hand.take(claimed.fence, flight)
+            worker.take(claimed.fence, flight)
             permits = {claimed.fence: claimed.start_by_ms} if claimed.start_by_ms else {}
-            accepted = hand.take_accepted(now_ms)
+            accepted = worker.take_accepted(now_ms)
             mails.append(
-                Post(hand.name, RunDeliveries(queue.name, [claimed.fence], [record], permits, accepted))
+                Post(worker.name, RunDeliveries(queue.name, [claimed.fence], [record], permits, accepted))
             )
         self._lone = left
-        self._crew.reserve(could_run - len(mails), now_ms)
-        self._may_be_reserved = bool(left) or any(hand.reserved_at_ms for hand in self._crew)
+        self._workers.reserve(could_run - len(mails), now_ms)
+        self._may_be_reserved = bool(left) or any(worker.reserved_at_ms for worker in self._workers)
         return mails
 
     def _is_probation_under_way(self) -> bool:
-        return any(is_on_probation(flight.record) for hand in self._crew for flight in hand.flights.values())
+        return any(
+            is_on_probation(flight.record) for worker in self._workers for flight in worker.flights.values()
+        )
 
     def flight(self, queue: DispatchedQueue, record: bytes) -> Flight:
-        """A delivery as it would be in a worker's hands."""
-        kind = self._kind({}, queue, task_of(record))
-        is_alone = _is_alone(kind) and not kind.is_async
-        return Flight(queue.name, record, kind.expected_ms or BATCH_MS, is_alone, kind.is_async)
+        """A delivery as it would be noted for a worker."""
+        return _flight(queue.name, record, self._kind(queue, task_of(record)))
 
     def adopted_flight(self, queue: DispatchedQueue, task: str) -> Flight:
         """A delivery that a worker has from another dispatcher; its record is not known yet."""
-        kind = self._kind({}, queue, task.encode())
-        return Flight(queue.name, b"", kind.expected_ms or BATCH_MS, not kind.is_async, kind.is_async)
+        kind = self._kind(queue, task.encode())
+        return _flight(queue.name, b"", kind._replace(is_alone=True))
 
-    def _kind(self, kinds: dict[tuple[str, bytes], _Kind], queue: DispatchedQueue, task: bytes) -> _Kind:
-        kind = kinds[queue.name, task] = _Kind(
-            self._times.of(task), queue.is_async(task), queue.runs_once(task), self._crew.knows(task)
-        )
-        return kind
+    def _kind_of(
+        self, queue: DispatchedQueue, claimed: Claimed, kinds: dict[tuple[str, bytes], _Kind]
+    ) -> _Kind | None:
+        """What to know of a delivery; None: it was put aside to run alone, or nobody knows its task."""
+        record = claimed.record
+        task = task_of(record)
+        is_marked = record[23:25] != UNMARKED
+        if is_marked and queue.must_run_alone(record):
+            self._lone.append((queue, claimed))
+            return None
+        kind = kinds.get((queue.name, task))
+        if kind is None:
+            kind = kinds[queue.name, task] = self._kind(queue, task)
+        if not kind.is_known:
+            self._unknown.append((queue, claimed))
+            return None
+        return kind._replace(is_alone=True) if is_marked and must_run_alone(record) else kind
+
+    def _kind(self, queue: DispatchedQueue, task: bytes) -> _Kind:
+        expected_ms = self._times.of(task)
+        # An at-most-once delivery that waits behind another one would be lost with its worker.
+        is_alone = expected_ms is None or expected_ms > BATCH_MS or queue.runs_once(task)
+        return _Kind(expected_ms, queue.is_async(task), is_alone, self._workers.knows(task))
 
 
-def _is_alone(kind: _Kind) -> bool:
-    """Whether nothing else should wait behind it. Of what may run once a dying worker takes one with it."""
-    expected_ms, _, is_once, _ = kind
-    return expected_ms is None or expected_ms > BATCH_MS or is_once
+def _flight(queue: str, record: bytes, kind: _Kind) -> Flight:
+    expected_ms, is_async, is_alone, _ = kind
+    return Flight(queue, record, expected_ms or BATCH_MS, is_alone and not is_async, is_async)

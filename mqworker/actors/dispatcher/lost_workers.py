@@ -1,20 +1,26 @@
 """Lost workers: what becomes of the deliveries that a worker had when it died. The one judge of that.
 
-Suspicion is not guilt. What a worker had not begun goes back to its line as if nothing had happened. What it
-ran alone when it died counts a crash. What it ran beside others is a suspect: it runs again with nothing
-beside it, until it has ended once.
+Suspicion is not guilt. What a worker had not begun goes back to its queue as if nothing had happened. A
+delivery that ran alone when its worker died counts a crash. One that ran beside others is a suspect: it runs
+again with nothing beside it, until it has ended once.
+
+The application's hooks run in a worker, for only workers have the application's code: the next one that takes
+work is told (`CrashReports`). It is told once, and not again if that worker dies too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqworker.actors.dispatcher.workers import Crew, Flight, Hand
+from mqworker.actors.actor import Post
+from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
 from mqworker.actors.frame import NO_MAIL
+from mqworker.actors.mail import DeliveryBuried
 from mqworker.actors.run_slot import Begun, Key, mark_of
 from mqworker.errors import InvalidMessage
+from mqworker.log import Logger
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After
@@ -22,6 +28,7 @@ from mqworker.model.record import decode_record, task_of
 from mqworker.model.settlement import (
     UNKNOWN_TASK,
     Bury,
+    Crash,
     Failure,
     Park,
     Release,
@@ -45,10 +52,15 @@ _LONGEST_PAUSE_MS = 600_000
 class LostWorker:
     """A worker that died, as a rule: its pipe has ended."""
 
-    hand: Hand
+    worker: WorkerState
     begun: Begun
     since_ms: int
     """When its pipe ended, or when its own end was last asked for."""
+
+    @property
+    def cause(self) -> str:
+        """How it died, as far as is known."""
+        return self.worker.cause or "unknown"
 
 
 class LostWorkers:
@@ -60,47 +72,47 @@ class LostWorkers:
     def __len__(self) -> int:
         return len(self._lost)
 
-    def hands(self) -> Iterator[Hand]:
+    def workers(self) -> Iterator[WorkerState]:
         """All that are waited for."""
-        return (lost.hand for lost in self._lost)
+        return (lost.worker for lost in self._lost)
 
-    def add(self, hand: Hand, begun: Begun, now_ms: int) -> None:
+    def add(self, worker: WorkerState, begun: Begun, now_ms: int) -> None:
         """The pipe to a worker ended; `begun` is what its slot said then."""
-        self._lost.append(LostWorker(hand, begun, now_ms))
+        self._lost.append(LostWorker(worker, begun, now_ms))
 
     def put_back(self, lost: LostWorker) -> None:
         """It could not be judged yet."""
         self._lost.append(lost)
 
-    def note_death(self, crew: Crew, worker: str, cause: str, begun: Begun) -> None:
+    def note_death(self, workers: Workers, worker: str, cause: str, begun: Begun) -> None:
         """The supervisor's word: before or after the end of the pipe, but before the next Attach.
 
         `begun` is what the slot says now: a worker whose pipe broke may have gone on after that.
         """
         for lost in self._lost:
-            if lost.hand.name == worker and lost.hand.cause is None:
-                lost.hand.cause, lost.begun = cause, lost.begun.later(begun)
+            if lost.worker.name == worker and lost.worker.cause is None:
+                lost.worker.cause, lost.begun = cause, lost.begun.later(begun)
                 return
-        hand = crew.get(worker)
-        if hand is not None:
-            hand.cause = cause
+        state = workers.get(worker)
+        if state is not None:
+            state.cause = cause
 
-    def take_dead(self, crew: Crew, now_ms: int) -> list[LostWorker]:
+    def take_dead(self, workers: Workers, now_ms: int) -> list[LostWorker]:
         """Those that are surely dead: the supervisor said so, or started another in their place."""
         dead = [
             lost
             for lost in self._lost
-            if lost.hand.cause is not None or (_is_overdue(lost, now_ms) and crew.get(lost.hand.name))
+            if lost.worker.cause is not None or (_is_overdue(lost, now_ms) and workers.get(lost.worker.name))
         ]
         self._lost = [lost for lost in self._lost if lost not in dead]
         return dead
 
-    def take_deaf(self, now_ms: int) -> list[str]:
-        """Those of whose death nobody speaks: only their pipe broke. To be killed; asked again and again."""
-        deaf = [lost for lost in self._lost if _is_overdue(lost, now_ms)]
-        for lost in deaf:
+    def take_unreachable(self, now_ms: int) -> list[str]:
+        """Those whose pipe broke and whose death nobody reports: to be killed, named again until they are."""
+        overdue = [lost for lost in self._lost if _is_overdue(lost, now_ms)]
+        for lost in overdue:
             lost.since_ms = now_ms
-        return [lost.hand.name for lost in deaf]
+        return [lost.worker.name for lost in overdue]
 
 
 def _is_overdue(lost: LostWorker, now_ms: int) -> bool:
@@ -110,21 +122,28 @@ def _is_overdue(lost: LostWorker, now_ms: int) -> bool:
 # The judge. Pure.
 
 
-def settlements_of_lost(hand: Hand, begun: Begun, cause: str) -> dict[str, list[Settlement]]:
+def settlements_of(lost: LostWorker, *, is_draining: bool) -> dict[str, list[Settlement]]:
+    """What becomes of its deliveries, by queue; nothing is counted when it was ended on purpose."""
+    if is_draining or lost.cause.startswith(CANCELLED):
+        return settlements_of_drained(lost.worker)
+    return settlements_of_lost(lost.worker, lost.begun, lost.cause)
+
+
+def settlements_of_lost(worker: WorkerState, begun: Begun, cause: str) -> dict[str, list[Settlement]]:
     """On everything that a worker had when it died, by queue."""
-    accused = _accused(hand, begun, cause)
+    accused = _accused(worker, begun, cause)
     settlements: dict[str, list[Settlement]] = {}
-    for key, flight in hand.flights.items():
-        task = hand.tasks.get(task_of(flight.record).decode(errors="replace"), {})
-        verdict = _verdict(key, flight, task, cause, len(accused) if key in accused else 0)
-        settlements.setdefault(flight.queue, []).append(verdict)
+    for key, flight in worker.flights.items():
+        task = worker.tasks.get(task_of(flight.record).decode(errors="replace"), {})
+        settlement = _settlement(key, flight, task, cause, len(accused) if key in accused else 0)
+        settlements.setdefault(flight.queue, []).append(settlement)
     return settlements
 
 
-def settlements_of_drained(hand: Hand) -> dict[str, list[Settlement]]:
+def settlements_of_drained(worker: WorkerState) -> dict[str, list[Settlement]]:
     """The same for a worker that was ended by no fault of its own: nothing is counted."""
     settlements: dict[str, list[Settlement]] = {}
-    for (queue, fence), flight in hand.flights.items():
+    for (queue, fence), flight in worker.flights.items():
         settlements.setdefault(queue, []).append(release(fence, flight.record))
     return settlements
 
@@ -138,7 +157,7 @@ def settlement_of_stray(fence: int, record: bytes, cause: str, accused: int) -> 
 
 
 def release(fence: int, record: bytes) -> Settlement:
-    """For a delivery that nobody began: back to the line, uncounted."""
+    """For a delivery that nobody began: back to its queue, uncounted."""
     delivery = _delivery(fence, record)
     return Release(delivery) if isinstance(delivery, Delivery) else _unreadable(delivery)
 
@@ -153,7 +172,7 @@ def set_aside(fence: int, record: bytes) -> Settlement:
 
 
 def park(fence: int, record: bytes, pause_ms: int) -> Settlement:
-    """For a delivery that must run alone and found no empty worker: back to the line later, uncounted."""
+    """For a delivery that must run alone and found no empty worker: back to its queue later, uncounted."""
     delivery = _delivery(fence, record)
     if not isinstance(delivery, Delivery):
         return _unreadable(delivery)
@@ -161,11 +180,11 @@ def park(fence: int, record: bytes, pause_ms: int) -> Settlement:
     return Park(delivery, After(pause_ms), Failure("WaitsToRunAlone", told))
 
 
-def _accused(hand: Hand, begun: Begun, cause: str) -> set[Key]:
+def _accused(worker: WorkerState, begun: Begun, cause: str) -> set[Key]:
     """Which of its deliveries may have killed it."""
-    is_in_order = hand.threads == 1
+    is_in_order = worker.threads == 1
     running, ended = begun.of(
-        (key, is_in_order and not flight.is_async) for key, flight in hand.flights.items()
+        (key, is_in_order and not flight.is_async) for key, flight in worker.flights.items()
     )
     if cause.startswith(HARD_TIMEOUT):
         # Only the main thread's task has a hard deadline; what ran beside it is known to be innocent.
@@ -175,7 +194,7 @@ def _accused(hand: Hand, begun: Begun, cause: str) -> set[Key]:
     return running or ended
 
 
-def _verdict(key: Key, flight: Flight, task: Mapping[str, Any], cause: str, accused: int) -> Settlement:
+def _settlement(key: Key, flight: Flight, task: Mapping[str, Any], cause: str, accused: int) -> Settlement:
     """`accused` is how many may have killed the worker; 0 when this one is not among them."""
     delivery = _delivery(key[1], flight.record)
     if not isinstance(delivery, Delivery):
@@ -207,3 +226,60 @@ def _delivery(fence: int, record: bytes) -> Delivery | UnreadableDelivery:
 
 def _unreadable(delivery: UnreadableDelivery) -> Settlement:
     return Bury(delivery, "undecodable")
+
+
+_MOST_UNTOLD = 1_000
+_EVENT_BY_KIND = {Crash: "delivery_crashed", Retry: "delivery_timed_out", Bury: "delivery_buried"}
+
+
+class CrashReports:
+    """Logs each delivery that a dead worker ran; keeps those that were given up until a worker is told."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._untold: list[tuple[str, DeliveryBuried]] = []
+
+    def note(
+        self, settlements_by_queue: Mapping[str, Sequence[Settlement]], worker: WorkerState, cause: str
+    ) -> None:
+        """What became of what a worker had when it died."""
+        for queue, settlements in settlements_by_queue.items():
+            for settlement in settlements:
+                event = _EVENT_BY_KIND.get(type(settlement))
+                if event is not None and isinstance(settlement.delivery, Delivery):
+                    self._note(event, queue, settlement, settlement.delivery, worker=worker, cause=cause)
+        if worker.flights:
+            self._log.warning("worker_lost", worker=worker.name, cause=cause, deliveries=len(worker.flights))
+
+    def posts(self, workers: Workers) -> Iterator[Post]:
+        """The mail about messages that were given up, to workers that know their tasks."""
+        untold, self._untold = self._untold, []
+        for task, mail in untold:
+            teller = next((worker for worker in workers if worker.takes_work and worker.knows(task)), None)
+            if teller is not None:
+                yield Post(teller.name, mail)
+            else:
+                self._untold.append((task, mail))
+
+    def _note(
+        self,
+        event: str,
+        queue: str,
+        settlement: Settlement,
+        delivery: Delivery,
+        *,
+        worker: WorkerState,
+        cause: str,
+    ) -> None:
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, "queue": queue}
+        if not isinstance(settlement, Bury):
+            self._log.warning(event, **facts, worker=worker.name, cause=cause)
+            return
+        self._log.error(event, **facts, worker=worker.name, cause=cause, reason=settlement.reason)
+        flight = worker.flights.get((queue, delivery.fence))
+        if flight is not None and settlement.failure is not None and len(self._untold) < _MOST_UNTOLD:
+            failure = settlement.failure
+            mail = DeliveryBuried(
+                queue, delivery.fence, flight.record, settlement.reason, failure.error, failure.message
+            )
+            self._untold.append((delivery.task, mail))

@@ -1,12 +1,17 @@
-"""One queue as the dispatcher sees it: what is to be settled, whether to claim, the exchange under way."""
+"""Queues as the dispatcher sees them: what is to be settled, whether to claim, the exchange under way.
+
+Which queues: those that the node was told to serve, or all that its workers have tasks for.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqworker.actors.dispatcher.workers import Hand, Idle
+from mqworker.actors.dispatcher.workers import Idle, WorkerState
+from mqworker.actors.mail import WorkerReady
+from mqworker.actors.run_slot import mark_of
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import (
     decode_record,
@@ -22,6 +27,9 @@ from mqworker.store.exchange import Exchange
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 
+if TYPE_CHECKING:
+    from mqworker.actors.dispatcher.foreign_queue import ForeignQueues
+
 LARGEST_CLAIM = 1_000
 CAUTION_MS = 1_000
 LONGEST_CAUTION_MS = 8_000
@@ -34,18 +42,18 @@ MANY_BYTES = 4 * 1024 * 1024
 DELIVERIES, NEVER_DELIVERED = slice(17, 20), b"000"
 """Where a record counts them (model/record.py)."""
 NO_TICKET = "-"
-"""For a message that nobody is to begin by himself."""
+"""For a message without an early start."""
 
 
 class Receipt(NamedTuple):
     """A report that is to be accepted once it is stored."""
 
-    hand: Hand
+    worker: WorkerState
     number: int
 
 
 class Claimed(NamedTuple):
-    """A delivery under our lease that is in no worker's hands."""
+    """A delivery under our lease that no worker has."""
 
     fence: int
     record: bytes
@@ -56,6 +64,9 @@ class Claimed(NamedTuple):
 
 class DispatchedQueue:
     """Builds the calls of one turn; sends nothing itself."""
+
+    counts_releases = False
+    """Whether a delivery that is given back counts as an attempt."""
 
     def __init__(self, name: QueueName, consumer: ConsumerName, options: WorkQueueOptions) -> None:
         self.name = name
@@ -105,7 +116,7 @@ class DispatchedQueue:
         """How many are claimed at once: twice as many while all of them find a worker, fewer when not."""
 
     def begin_channel(self, worker: int) -> str:
-        """On which one of our workers is told what it may begin by itself."""
+        """On which one of our workers hears of messages for an early start."""
         return self.keys.begin(self._consumer, worker)
 
     def learn(self, weight: int, tasks: Mapping[str, Mapping[str, Any]]) -> None:
@@ -177,7 +188,7 @@ class DispatchedQueue:
         self._settlements.append(self.calls.settle(settlements, self._consumer))
 
     def settle_for_the_lost(self, settlements: Sequence[Settlement]) -> None:
-        """The same for what a worker had in its hands when it ended."""
+        """The same for what a worker had when it ended."""
         self.settle(settlements)
 
     @property
@@ -243,8 +254,8 @@ class DispatchedQueue:
     def complete(self, results: list[Any], now_ms: int) -> list[Claimed]:
         """The exchange was answered: the deliveries to hand out."""
         self._exchange = None
-        for hand, number in self._receipts_under_way:
-            hand.accepted.append(number)
+        for worker, number in self._receipts_under_way:
+            worker.accepted.append(number)
         self._receipts_under_way = []
         acked = self._acked(results[0]) if self._being_acked else []
         reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
@@ -272,7 +283,7 @@ class DispatchedQueue:
         self._offered = max(0, self._offered - 1)
 
     def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
-        """No worker begins it by itself: what to hand out."""
+        """No worker makes an early start on it: what to hand out."""
         return self._to_hand_out([delivery])
 
     def _to_hand_out(self, claimed: list[Claimed]) -> list[Claimed]:
@@ -294,9 +305,9 @@ class DispatchedQueue:
             self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
 
     def take_overdue(self, before_ms: int) -> list[Claimed]:
-        """Of what is to be acknowledged before it runs, take all if one found no worker since an instant.
+        """Take all that is to be acknowledged before it runs, if one found no worker since an instant.
 
-        As Shelf.take_overdue does, and for the same reason.
+        All at once, as HandOut.take_overdue does, and for the same reason.
         """
         if not any(each.since_ms < before_ms for each in self.unacked):
             return []
@@ -337,3 +348,52 @@ class DispatchedQueue:
         lost_fences = {settlement.delivery.fence for settlement in lost}
         acked, self._being_acked = self._being_acked, []
         return [each._replace(start_by_ms=0) for each in acked if each.fence not in lost_fences]
+
+
+class DispatchedQueues:
+    """Work queues by name. Foreign queues are found by name, too, but left out when iterating."""
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        consumer: ConsumerName,
+        options: WorkQueueOptions,
+        foreign_queues: ForeignQueues,
+    ) -> None:
+        """Without names: all queues that workers have tasks for."""
+        self._consumer = consumer
+        self._options = options
+        self._foreign_queues = foreign_queues
+        self._queue_by_name: dict[str, DispatchedQueue] = {}
+        self._fixed = frozenset(names)
+        for name in names:
+            self._open(name)
+
+    def __iter__(self) -> Iterator[DispatchedQueue]:
+        return iter(self._queue_by_name.values())
+
+    def __getitem__(self, name: str) -> DispatchedQueue:
+        return self._foreign_queues.get(name) or self._queue_by_name[name]
+
+    def get(self, name: str) -> DispatchedQueue | None:
+        """A queue by name, None when this node does not serve it."""
+        return self._foreign_queues.get(name) or self._queue_by_name.get(name)
+
+    def marked(self, mark: int) -> DispatchedQueue | None:
+        """The work queue with this mark in a run slot."""
+        return next((queue for queue in self if mark_of(queue.name) == mark), None)
+
+    def learn(self, ready: WorkerReady) -> None:
+        """What a worker says about its queues and their tasks."""
+        for name, options in ready.queues.items():
+            if self._fixed and name not in self._fixed:
+                continue
+            if "model" in options:
+                self._queue_by_name.pop(name, None)
+                self._foreign_queues.open(name, options["model"])
+            elif name not in self._queue_by_name:
+                self._open(name)
+            self[name].learn(options.get("weight", 1), ready.tasks)
+
+    def _open(self, name: str) -> None:
+        self._queue_by_name[name] = DispatchedQueue(QueueName(name), self._consumer, self._options)

@@ -1,18 +1,22 @@
-"""Care for workers: who overran is killed, who is silent is asked what it has, who may leave is let go."""
+"""Care for workers: one that overruns is killed, a silent one is asked what it has, a leaving one is let go.
+
+Also whom to tell that a message was cancelled, and whether to kill its worker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher.lost_workers import release
-from mqworker.actors.dispatcher.queues import DispatchedQueues
-from mqworker.actors.dispatcher.workers import Crew, Hand, Question
-from mqworker.actors.mail import DeliveriesListed, Drain, KillWorker, ListDeliveries
+from mqworker.actors.dispatcher.lost_workers import CANCELLED, release
+from mqworker.actors.dispatcher.queue import DispatchedQueues
+from mqworker.actors.dispatcher.workers import Question, Workers, WorkerState
+from mqworker.actors.mail import CancelDelivery, DeliveriesListed, Drain, KillWorker, ListDeliveries
 from mqworker.actors.run_slot import Running, RunSlots
 from mqworker.log import Logger
+from mqworker.model.record import is_record_of
 from mqworker.model.settlement import Settlement
 
 WORKER = "worker:"
@@ -28,8 +32,8 @@ ANSWER_WITHIN_MS = 8_000
 class WorkerCare:
     """Looks after the workers of a dispatcher."""
 
-    def __init__(self, crew: Crew, slots: RunSlots, queues: DispatchedQueues, log: Logger) -> None:
-        self._crew = crew
+    def __init__(self, workers: Workers, slots: RunSlots, queues: DispatchedQueues, log: Logger) -> None:
+        self._workers = workers
         self._slots = slots
         self._queues = queues
         self._log = log
@@ -41,72 +45,72 @@ class WorkerCare:
     def look_after(self, now_ms: int) -> Iterator[Post]:
         """What has to be said to or about workers at this moment."""
         self._now_ms = now_ms
-        for hand in self._crew:
-            if hand.flights or not hand.is_heard:
-                yield from self._look_after_busy(hand, now_ms)
+        for worker in self._workers:
+            if worker.flights or not worker.is_heard:
+                yield from self._look_after_busy(worker, now_ms)
                 continue
-            hand.question = None
-            if hand.is_leaving and hand.is_ready:
-                hand.is_ready = False
-                yield Post(hand.name, Drain(0))
+            worker.question = None
+            if worker.is_leaving and worker.is_ready:
+                worker.is_ready = False
+                yield Post(worker.name, Drain(0))
 
-    def _look_after_busy(self, hand: Hand, now_ms: int) -> Iterator[Post]:
-        running = self._slots.running(slot_of(hand.name))
-        if running is not None and running.is_over(now_ms) and _is_seen_to_run(hand, running):
-            yield Post(SUPERVISOR, KillWorker(hand.name, "hard time-out"))
-        if not hand.is_heard:
+    def _look_after_busy(self, worker: WorkerState, now_ms: int) -> Iterator[Post]:
+        running = self._slots.running(slot_of(worker.name))
+        if running is not None and running.is_over(now_ms) and _is_seen_to_run(worker, running):
+            yield Post(SUPERVISOR, KillWorker(worker.name, "hard time-out"))
+        if not worker.is_heard:
             return  # it has not said yet what it has
-        if hand.question is not None:
-            is_late = now_ms - hand.question.asked_at_ms >= ANSWER_WITHIN_MS
-            if is_late and not self._is_running(hand):
-                hand.question.asked_at_ms = now_ms  # asked for again if it lives on
-                yield Post(SUPERVISOR, KillWorker(hand.name, "has deliveries, runs none, does not answer"))
-        elif now_ms - max(hand.last_report_ms, hand.last_list_ms) >= ASK_AFTER_MS:
-            keys = frozenset(hand.flights.keys() - hand.presumed.keys())
-            hand.question = Question(next(self._numbers), now_ms, keys)
-            yield Post(hand.name, ListDeliveries(hand.question.number))
+        if worker.question is not None:
+            is_late = now_ms - worker.question.asked_at_ms >= ANSWER_WITHIN_MS
+            if is_late and not self._is_running(worker):
+                worker.question.asked_at_ms = now_ms  # asked for again if it lives on
+                yield Post(SUPERVISOR, KillWorker(worker.name, "has deliveries, runs none, does not answer"))
+        elif now_ms - max(worker.last_report_ms, worker.last_list_ms) >= ASK_AFTER_MS:
+            keys = frozenset(worker.flights.keys() - worker.presumed.keys())
+            worker.question = Question(next(self._numbers), now_ms, keys)
+            yield Post(worker.name, ListDeliveries(worker.question.number))
 
-    def take_list(self, hand: Hand, mail: DeliveriesListed, now_ms: int) -> None:
+    def take_list(self, worker: WorkerState, mail: DeliveriesListed, now_ms: int) -> None:
         """Release what a worker was given before it was asked, and does not have.
 
         Pipes keep the order: what it reported or returned before its list is not among its flights any more.
         """
-        question = hand.question
+        question = worker.question
         if question is None or question.number != mail.number:
             return
-        hand.question, hand.last_list_ms = None, now_ms
+        worker.question, worker.last_list_ms = None, now_ms
         listed = {(queue, fence) for queue, fences in mail.fences_by_queue.items() for fence in fences}
-        missing = [key for key in hand.flights if key in question.flights and key not in listed]
+        missing = [key for key in worker.flights if key in question.flights and key not in listed]
         if missing:
             self._missing += len(missing)
-            self._log.warning("deliveries_missing", worker=hand.name, deliveries=len(missing))
-        verdicts: dict[str, list[Settlement]] = {}
+            self._log.warning("deliveries_missing", worker=worker.name, deliveries=len(missing))
+        settlements_by_queue: dict[str, list[Settlement]] = {}
         for queue, fence in missing:
-            flight = hand.drop(queue, fence)
-            if flight is not None and flight.record:  # without one, the stock-taking finds it
-                verdicts.setdefault(queue, []).append(release(fence, flight.record))
-        for queue, settlements in verdicts.items():
+            flight = worker.drop(queue, fence)
+            if flight is not None and flight.record:  # without one, the reconciliation finds it
+                settlements_by_queue.setdefault(queue, []).append(release(fence, flight.record))
+        for queue, settlements in settlements_by_queue.items():
             # By way of the server, which knows whether it was settled meanwhile.
             self._queues[queue].settle_for_the_lost(settlements)
 
     def facts(self) -> dict[str, Any]:
         """For the status screen: who runs something, who was asked and has not answered."""
         return {
-            "busy": [hand.name for hand in self._crew if self._is_running(hand)],
+            "busy": [worker.name for worker in self._workers if self._is_running(worker)],
             "unanswered_ms": {
-                hand.name: self._now_ms - hand.question.asked_at_ms
-                for hand in self._crew
-                if hand.question is not None
+                worker.name: self._now_ms - worker.question.asked_at_ms
+                for worker in self._workers
+                if worker.question is not None
             },
             "missing": self._missing,
         }
 
-    def _is_running(self, hand: Hand) -> bool:
+    def _is_running(self, worker: WorkerState) -> bool:
         """Whether it runs one of its deliveries, for all we know: only its main thread has a slot."""
-        if hand.asynchronous or (hand.threads > 1 and hand.flights):
+        if worker.asynchronous or (worker.threads > 1 and worker.flights):
             return True
-        running = self._slots.running(slot_of(hand.name))
-        return running is not None and any(map(running.is_of, hand.flights))
+        running = self._slots.running(slot_of(worker.name))
+        return running is not None and any(map(running.is_of, worker.flights))
 
 
 def slot_of(worker: str) -> int:
@@ -114,6 +118,37 @@ def slot_of(worker: str) -> int:
     return int(worker.removeprefix(WORKER))
 
 
-def _is_seen_to_run(hand: Hand, running: Running) -> bool:
+def _is_seen_to_run(worker: WorkerState, running: Running) -> bool:
     """Whether it is this worker that its slot speaks of, and not one before it."""
-    return not hand.is_heard or any(map(running.is_of, hand.flights))
+    return not worker.is_heard or any(map(running.is_of, worker.flights))
+
+
+class Stop(NamedTuple):
+    """A wish of request_cancel.lua, as it comes on the channel of wake-ups."""
+
+    message: bytes
+    is_kill: bool
+
+
+def stop_in(text: bytes) -> Stop | None:
+    """The wish in a wake-up, if it is one."""
+    how, _, message = text.partition(b" ")
+    return Stop(message, how == b"kill") if how in {b"cancel", b"kill"} else None
+
+
+def posts_to_stop(stop: Stop, workers: Workers, slots: RunSlots) -> Iterator[Post]:
+    """What to send so that whoever runs the message stops."""
+    for worker in workers:
+        keys = [key for key, flight in worker.flights.items() if is_record_of(flight.record, stop.message)]
+        if not keys:
+            continue
+        yield Post(worker.name, CancelDelivery(stop.message.decode()))
+        if stop.is_kill and any(_runs(worker, key, slots) for key in keys):
+            yield Post(SUPERVISOR, KillWorker(worker.name, CANCELLED))
+
+
+def _runs(worker: WorkerState, key: tuple[str, int], slots: RunSlots) -> bool:
+    """Whether a worker runs it; of several at once it is assumed."""
+    running = slots.running(slot_of(worker.name))
+    is_among_others = worker.flights[key].is_async or worker.threads > 1
+    return is_among_others or (running is not None and running.is_of(key))

@@ -1,16 +1,61 @@
-"""The crew: which worker has which deliveries in its hands, and who may be given the next ones. Pure."""
+"""Workers as the dispatcher sees them: what each has in flight, who has room, how long tasks run. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.model.record import id_of
 from mqworker.model.settlement import UNKNOWN_TASK
 
-NO_TASKS: dict[str, Any] = {}
+BATCH_MS = 10.0
+"""The work that one batch should hold: enough to hide a round trip, and little enough to wait for."""
+LARGEST_BATCH = 250
+
+_OPTIMISM = 0.2  # the weight of the newest report in the moving average
+
+
+class RunTimes:
+    """Moving averages of run times by task."""
+
+    def __init__(self) -> None:
+        self._ms_by_task: dict[bytes, float] = {}
+        self._typical_ms: float | None = None
+
+    def note(self, run_ms_by_task: Mapping[str, tuple[int, float]]) -> None:
+        """Take in a worker's report: how many of each task ran, and for how long together."""
+        for task, (count, total_ms) in run_ms_by_task.items():
+            mean_ms = total_ms / count
+            known = self._ms_by_task.get(task.encode())
+            self._ms_by_task[task.encode()] = _moved(known, mean_ms)
+            self._typical_ms = _moved(self._typical_ms, mean_ms)
+
+    def of(self, task: bytes) -> float | None:
+        """The expected run time of a task, None while it has never been seen."""
+        return self._ms_by_task.get(task)
+
+    def batch_size(self, tasks: Iterable[bytes] | None = None) -> int:
+        """How many messages are about one batch of work; one, while nothing is known.
+
+        Of some tasks only, the slowest counts: nobody knows which of them come next.
+        """
+        expected_ms = self._typical_ms
+        if tasks is not None:
+            known = [self._ms_by_task[task] for task in tasks if task in self._ms_by_task]
+            expected_ms = max(known, default=None)
+        if expected_ms is None:
+            return 1
+        return max(1, min(LARGEST_BATCH, int(BATCH_MS / max(expected_ms, 1e-3))))
+
+
+def _moved(known: float | None, mean_ms: float) -> float:
+    # Upwards at once, downwards slowly: to think a slow task quick costs its neighbours more.
+    if known is None or mean_ms > known:
+        return mean_ms
+    return known + _OPTIMISM * (mean_ms - known)
+
+
 _AHEAD_MS = 2 * BATCH_MS
 SHORTEST_PATIENCE_MS = 2_000
 """So long a worker may take to get empty, the first time."""
@@ -21,11 +66,11 @@ SHOWN_AFTER_MS, MOST_SHOWN = 200, 10
 
 @dataclass(slots=True)
 class Flight:
-    """One delivery in a worker's hands."""
+    """One delivery that a worker has."""
 
     queue: str
     record: bytes
-    """Empty while it is only known that the worker began it by itself: its wake-up is still to come."""
+    """Empty while only the worker's early start is known: the wake-up with the record is still to come."""
     expected_ms: float
     is_alone: bool
     is_async: bool
@@ -50,7 +95,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Hand:
+class WorkerState:
     """A worker as the dispatcher sees it."""
 
     name: str
@@ -78,11 +123,11 @@ class Hand:
     is_kept: bool = False
     """Something waits until it is idle: in this hand-out it is given nothing else."""
     ticket: int = 0
-    """The one that is out, with which it may begin something by itself (early_starts.py); 0: none."""
+    """With which it may make an early start (early_start/offer.py); 0: none is issued."""
     presumed: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of the flights those that came with its ticket, and since when: it has probably begun one of them."""
+    """The flights that came with its ticket, and since when: it has probably begun one of them."""
     was_late: bool = False
-    """It did not begin in time what came with its ticket: its core may be busy, so others come first."""
+    """It did not make its early start in time: its core may be busy, so others come first."""
     is_reserved: bool = False
     """For a delivery that must run alone: it is given nothing else until that one has ended."""
     reserved_at_ms: int = 0
@@ -239,106 +284,108 @@ class Idle:
         return self.sequential >= 0
 
 
-class Crew:
+class Workers:
     """All workers of this node."""
 
     def __init__(self) -> None:
-        self._hands: dict[str, Hand] = {}
+        self._state_by_name: dict[str, WorkerState] = {}
         self._patience_ms = SHORTEST_PATIENCE_MS
         self.is_mixed = False
         """Whether its workers know different tasks, as they do while one after the other gets new code."""
         self._are_kept = False
 
-    def __iter__(self) -> Iterator[Hand]:
-        return iter(self._hands.values())
+    def __iter__(self) -> Iterator[WorkerState]:
+        return iter(self._state_by_name.values())
 
     def __len__(self) -> int:
-        return len(self._hands)
+        return len(self._state_by_name)
 
-    def __getitem__(self, worker: str) -> Hand:
-        return self._hands[worker]
+    def __getitem__(self, worker: str) -> WorkerState:
+        return self._state_by_name[worker]
 
-    def get(self, worker: str) -> Hand | None:
+    def get(self, worker: str) -> WorkerState | None:
         """A worker by name, None when it is not known."""
-        return self._hands.get(worker)
+        return self._state_by_name.get(worker)
 
-    def join(self, worker: str) -> Hand:
-        """A worker of a new generation, with empty hands."""
-        self._hands[worker] = hand = Hand(worker)
+    def join(self, worker: str) -> WorkerState:
+        """A worker of a new generation, without deliveries."""
+        self._state_by_name[worker] = state = WorkerState(worker)
         self.compare()
-        return hand
+        return state
 
-    def leave(self, worker: str) -> Hand | None:
-        """Take a worker off the list, with what it has in its hands."""
-        hand = self._hands.pop(worker, None)
+    def leave(self, worker: str) -> WorkerState | None:
+        """Take a worker off the list, with its deliveries."""
+        state = self._state_by_name.pop(worker, None)
         self.compare()
-        return hand
+        return state
 
-    def open(self, hand: Hand) -> None:
+    def open(self, worker: WorkerState) -> None:
         """From now on it may be given work."""
-        hand.is_ready = True
+        worker.is_ready = True
         self.compare()
 
     def retire(self, worker: str) -> None:
         """Give a worker nothing more, unless all are kept."""
-        hand = self._hands.get(worker)
-        if hand is not None:
-            hand.leaves_later, hand.is_leaving = self._are_kept, not self._are_kept
+        state = self._state_by_name.get(worker)
+        if state is not None:
+            state.leaves_later, state.is_leaving = self._are_kept, not self._are_kept
 
     def keep(self, *, are_kept: bool) -> None:
         """Keep those that want to leave from now on, or let them go."""
         self._are_kept = are_kept
-        for hand in self:
-            if hand.leaves_later and not are_kept:
-                self.retire(hand.name)
+        for worker in self:
+            if worker.leaves_later and not are_kept:
+                self.retire(worker.name)
 
     def compare(self) -> None:
         """Workers came, went or are about to: see whether those that take work all know the same tasks."""
-        known = [hand.tasks for hand in self if hand.takes_work]
+        known = [worker.tasks for worker in self if worker.takes_work]
         self.is_mixed = any(tasks != known[0] for tasks in known)
 
     def tasks(self) -> dict[str, dict[str, Any]]:
         """All that its workers know; of several versions the newest worker's."""
-        return {name: task for hand in self if hand.takes_work for name, task in hand.tasks.items()}
+        return {name: task for worker in self if worker.takes_work for name, task in worker.tasks.items()}
 
     def known_versions(self) -> list[str]:
         """Each task and its version; where there are several, any call may fit one of them."""
         versions: dict[str, set[str]] = {}
-        for hand in self:
-            for name, task in hand.tasks.items() if hand.takes_work else ():
+        for worker in self:
+            for name, task in worker.tasks.items() if worker.takes_work else ():
                 versions.setdefault(name, set()).add(task.get("version", UNKNOWN_TASK))
         pairs = ((name, found.pop() if len(found) == 1 else UNKNOWN_TASK) for name, found in versions.items())
         return [part for pair in pairs for part in pair]
 
     def knows(self, task: bytes) -> bool:
-        """Whether somebody here can run it; while nobody is there to be asked: perhaps."""
+        """Whether a worker here can run it; assumed while no worker takes work."""
         name = task.decode(errors="replace")
-        takers = [hand for hand in self if hand.takes_work]
-        return not takers or any(hand.knows(name) for hand in takers)
+        takers = [worker for worker in self if worker.takes_work]
+        return not takers or any(worker.knows(name) for worker in takers)
 
-    def choose(self, expected_ms: float | None, *, is_async: bool, task: bytes = b"") -> Hand | None:
+    def choose(self, expected_ms: float | None, *, is_async: bool, task: bytes = b"") -> WorkerState | None:
         """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
-        told = [hand for hand in self if not hand.ticket]  # what the others do this moment, nobody knows
+        told = [
+            worker for worker in self if not worker.ticket
+        ]  # what the others do this moment, nobody knows
         if self.is_mixed:
-            told = [hand for hand in told if hand.knows(task.decode(errors="replace"))]
+            told = [worker for worker in told if worker.knows(task.decode(errors="replace"))]
         if is_async:
-            return _least(hand for hand in told if hand.has_async_room())
+            return _least(worker for worker in told if worker.has_async_room())
         if expected_ms is None or expected_ms > BATCH_MS:
-            return _least(hand for hand in told if hand.has_room_alone())
-        return _least(hand for hand in told if hand.has_room(expected_ms))
+            return _least(worker for worker in told if worker.has_room_alone())
+        return _least(worker for worker in told if worker.has_room(expected_ms))
 
-    def choose_empty(self) -> Hand | None:
+    def choose_empty(self) -> WorkerState | None:
         """Who may run something with nothing beside it, this moment; or nobody."""
         empty = (
-            hand
-            for hand in self
-            if hand.is_ready and not hand.is_leaving and not hand.flights and not hand.ticket
+            worker
+            for worker in self
+            if worker.is_ready and not worker.is_leaving and not worker.flights and not worker.ticket
         )
-        return min(empty, key=lambda hand: (not hand.is_reserved, hand.was_late), default=None)
+        return min(empty, key=lambda worker: (not worker.is_reserved, worker.was_late), default=None)
 
-    def begin_lone_run(self, hand: Hand, now_ms: int) -> None:
+    def begin_lone_run(self, worker: WorkerState, now_ms: int) -> None:
         """Something is handed to it that must run alone."""
-        hand.reserve(now_ms)
+        worker.reserve(now_ms)
         self._patience_ms = SHORTEST_PATIENCE_MS
 
     def reserve(self, waiting: int, now_ms: int) -> None:
@@ -348,77 +395,88 @@ class Crew:
         empty is opened again for as long, and later tried for twice as long: whatever it runs ends some day,
         and until then others have half of its time.
         """
-        able = [hand for hand in self if hand.is_ready and not hand.is_leaving]
-        for hand in able:
-            is_stubborn = hand.is_being_emptied and now_ms - hand.reserved_at_ms > self._patience_ms
+        able = [worker for worker in self if worker.is_ready and not worker.is_leaving]
+        for worker in able:
+            is_stubborn = worker.is_being_emptied and now_ms - worker.reserved_at_ms > self._patience_ms
             if is_stubborn:
                 self._patience_ms *= 2
-            is_in_vain = not waiting and hand.is_reserved and not any(map(_is_lone, hand.flights.values()))
-            if is_stubborn or is_in_vain or hand.is_lone_run_over():
-                hand.open(now_ms)
-        wanted = min(waiting, max(1, len(able) // 2)) - sum(hand.is_reserved for hand in able)
+            is_in_vain = (
+                not waiting and worker.is_reserved and not any(map(_is_lone, worker.flights.values()))
+            )
+            if is_stubborn or is_in_vain or worker.is_lone_run_over():
+                worker.open(now_ms)
+        wanted = min(waiting, max(1, len(able) // 2)) - sum(worker.is_reserved for worker in able)
         if wanted > 0:
-            others = [hand for hand in able if not hand.is_reserved and now_ms >= hand.open_until_ms]
-            others.sort(key=lambda hand: (len(hand.flights), hand.busy_ms))
-            for hand in others[:wanted]:
-                hand.reserve(now_ms)
+            others = [worker for worker in able if not worker.is_reserved and now_ms >= worker.open_until_ms]
+            others.sort(key=lambda worker: (len(worker.flights), worker.busy_ms))
+            for worker in others[:wanted]:
+                worker.reserve(now_ms)
 
     def being_emptied(self) -> int:
         """How many workers get nothing more until something has run there alone."""
-        return sum(hand.is_being_emptied for hand in self)
+        return sum(worker.is_being_emptied for worker in self)
 
     def lone_run_ms(self, now_ms: int) -> int:
         """For how long something has been running alone."""
-        return max((now_ms - hand.reserved_at_ms for hand in self if hand.is_reserved), default=0)
+        return max((now_ms - worker.reserved_at_ms for worker in self if worker.is_reserved), default=0)
 
     def keep_one(self) -> bool:
         """Keep the worker that is idle soonest for what has to be alone; False when none will be soon.
 
         At most half of the workers are kept at a time: the others go on with what is quick.
         """
-        hand = _least(hand for hand in self if hand.is_idle_soon())
-        is_enough = 2 * sum(hand.is_kept for hand in self) >= max(1, len(self) - 1)
-        if hand is None or is_enough:
+        worker = _least(worker for worker in self if worker.is_idle_soon())
+        is_enough = 2 * sum(worker.is_kept for worker in self) >= max(1, len(self) - 1)
+        if worker is None or is_enough:
             return False
-        hand.is_kept = True
+        worker.is_kept = True
         return True
 
     @property
     def is_any_kept(self) -> bool:
         """Whether something waits for a worker that is idle soon."""
-        return any(hand.is_kept for hand in self)
+        return any(worker.is_kept for worker in self)
 
     def end_keeping(self) -> None:
         """Before each hand-out: who waits for an idle worker says so again."""
-        for hand in self:
-            hand.is_kept = False
+        for worker in self:
+            worker.is_kept = False
 
     def idle(self, fewer: int) -> Idle:
         """How many more deliveries could begin this moment, when so many are as good as handed out."""
-        sequential = sum(hand.has_room_alone() for hand in self)
-        asynchronous = sum(hand.concurrency - hand.asynchronous for hand in self if hand.has_async_room())
+        sequential = sum(worker.has_room_alone() for worker in self)
+        asynchronous = sum(
+            worker.concurrency - worker.asynchronous for worker in self if worker.has_async_room()
+        )
         return Idle(max(0, sequential - fewer), max(0, asynchronous - fewer))
 
     def room(self, batch_size: int, *, in_order: bool = False) -> int:
-        """About how many more deliveries the crew could take now; `in_order` leaves event loops out."""
+        """About how many more deliveries could be handed out now; `in_order` leaves event loops out."""
         room = 0
-        for hand in self:
-            if hand.has_room(0.0) and hand.busy_ms <= BATCH_MS:
+        for worker in self:
+            if worker.has_room(0.0) and worker.busy_ms <= BATCH_MS:
                 room += batch_size
-            elif hand.has_room_alone():
+            elif worker.has_room_alone():
                 room += 1
-            if not in_order and hand.concurrency > 1 and hand.has_async_room() and _has_async_tasks(hand):
-                room += hand.concurrency - hand.asynchronous
+            if (
+                not in_order
+                and worker.concurrency > 1
+                and worker.has_async_room()
+                and _has_async_tasks(worker)
+            ):
+                room += worker.concurrency - worker.asynchronous
         return room
 
 
-def _least(hands: Iterable[Hand]) -> Hand | None:
-    return min(hands, key=lambda hand: (hand.busy_ms, len(hand.flights), hand.was_late), default=None)
+def _least(workers: Iterable[WorkerState]) -> WorkerState | None:
+    return min(
+        workers, key=lambda worker: (worker.busy_ms, len(worker.flights), worker.was_late), default=None
+    )
 
 
 def _is_lone(flight: Flight) -> bool:
     return flight.is_lone
 
 
-def _has_async_tasks(hand: Hand) -> bool:
-    return any(task["async"] for task in hand.tasks.values())
+def _has_async_tasks(worker: WorkerState) -> bool:
+    return any(task["async"] for task in worker.tasks.values())

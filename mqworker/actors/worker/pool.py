@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from mqworker.actors.run_slot import Beside
-from mqworker.actors.waker import Bell
+from mqworker.actors.waker import Waker
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import MessageId
 from mqworker.model.settlement import Release, Settlement
@@ -19,12 +19,12 @@ _LOOKS = 3
 """A coroutine begins a step or two after it was handed to its loop."""
 
 
-class Bench:
+class TaskPool:
     """Runs deliveries beside the main thread and gathers what became of them."""
 
     def __init__(self, runner: TaskRunner, *, threads: int, open_table: Callable[[], Beside]) -> None:
         """`open_table` is called with the first delivery: where to note what has begun."""
-        self.bell = Bell()
+        self.waker = Waker()
         self.running: dict[tuple[str, int], Delivery] = {}
         """By queue and fence: what was begun here, until its outcome was collected."""
         self._runner = runner
@@ -81,7 +81,7 @@ class Bench:
         """What was finished since the last time."""
         if self._loop is None and self._executor is None:
             return  # nothing ever ran beside: a system call less for each batch
-        self.bell.quiet()
+        self.waker.clear()
         while self._finished:
             queue, settlement = self._finished.popleft()
             self.running.pop((queue, settlement.delivery.fence), None)
@@ -136,4 +136,4 @@ class Bench:
 
     def _done(self, queue: str, settlement: Settlement) -> None:
         self._finished.append((queue, settlement))
-        self.bell.ring()
+        self.waker.wake()

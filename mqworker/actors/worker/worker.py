@@ -4,8 +4,8 @@ Owns:     the deliveries it was given, until the dispatcher has accepted the rep
 Receives: StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
           Drain (dispatcher); Drain (supervisor).
 Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (dispatcher).
-Never:    speaks to Redis for the queue's sake: what a task did is settled by the dispatcher. It only listens
-          for messages that it may begin at once.
+Never:    claims or settles: the dispatcher does. Its own connections are for early starts, for the
+          announcements at its start, and for what tasks ask of the store.
 
 Sync tasks run in the main thread, one after another (or in `threads`); async tasks run on an event loop in a
 thread of its own, many at once. While a task takes long, the mail thread (mail_thread.py) does what the main
@@ -22,13 +22,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, ActorLoop, Post, Watched
-from mqworker.actors.child_start import ChildStart
-from mqworker.actors.garbage import collect_seldom_in_worker
+from mqworker.actors.early_start.take import EarlyStart
 from mqworker.actors.mail import (
     AbandonDelivery,
     CancelDelivery,
@@ -46,36 +43,19 @@ from mqworker.actors.mail import (
     WorkerLeaving,
     WorkerReady,
 )
-from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import RunSlots
-from mqworker.actors.tickets import Tickets
-from mqworker.actors.wiring import logger_of, open_store, queue_options
-from mqworker.actors.worker.announcement import Announcement
-from mqworker.actors.worker.early_start import Shortcut
-from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.mail_thread import SLOW_AFTER_MS, MailThread
-from mqworker.actors.worker.pool import Bench
+from mqworker.actors.worker.pool import TaskPool
 from mqworker.actors.worker.report import Report
 from mqworker.errors import InvalidMessage, TaskFailed
-from mqworker.log import Logger, capture_standard_logging
-from mqworker.model.clock import Clock, SystemClock
+from mqworker.log import Logger
+from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
-from mqworker.model.names import ConsumerName, MessageId, queue_name
+from mqworker.model.names import MessageId
 from mqworker.model.record import decode_record, encode_delivery, task_of
 from mqworker.model.settlement import Bury, Release
-from mqworker.queues.catalogue import as_plain
-from mqworker.queues.work.calls import WorkQueueCalls
-from mqworker.settings import Settings
-from mqworker.tasks.app import App, QueueDeclaration
-from mqworker.tasks.context import name_task
-from mqworker.tasks.default_app import default_app
-from mqworker.tasks.events.subscription import register_subscriptions
-from mqworker.tasks.loading import load_app
-from mqworker.tasks.model_marks import publish_models
-from mqworker.tasks.options import AS_SET
 from mqworker.tasks.running.run import TaskRunner
-from mqworker.tasks.running.task_link import StoreDesk
-from mqworker.tasks.schedules.schedule import publish_schedules
 
 DISPATCHER = "dispatcher"
 STINT_MS = 10
@@ -93,7 +73,7 @@ class Worker:
         ready: WorkerReady,
         *,
         slots: RunSlots,
-        shortcut: Shortcut,
+        early_start: EarlyStart,
         report: Report,
         limits: WorkerLimits,
         announcements: Sequence[Announcement],
@@ -108,14 +88,14 @@ class Worker:
         self._runner = runner
         self._ready = ready
         self._slots = slots
-        self._shortcut = shortcut
+        self._early_start = early_start
         self._report = report
         self._limits = limits
         self._announcements = announcements
         self._clock = clock
         self._log = log
         self._pending: deque[tuple[str, Delivery]] = deque()
-        self._bench = Bench(
+        self._pool = TaskPool(
             runner,
             threads=ready.threads,
             open_table=lambda: slots.beside(index, ready.concurrency + ready.threads),
@@ -163,7 +143,7 @@ class Worker:
             case ListDeliveries(number):
                 return self._list_deliveries(number)
             case StandReady(queue_by_channel, stale):
-                self._shortcut.stand_ready(queue_by_channel, now_ms)
+                self._early_start.stand_ready(queue_by_channel, now_ms)
                 self._awaits_word = False
                 return self._drop(stale)
             case PeerAttached(peer) if peer == DISPATCHER:
@@ -178,7 +158,7 @@ class Worker:
                 self._has_dispatcher = False
                 # What is pending may be begun: nobody gives it to somebody else before a new dispatcher has
                 # heard from us, or has waited so long that we will have read of it before the next begin.
-                self._shortcut.stand_ready({}, now_ms)
+                self._early_start.stand_ready({}, now_ms)
             case Drain():
                 self._is_draining = True
                 self._is_ordered_out = self._is_ordered_out or sender == SUPERVISOR
@@ -188,7 +168,7 @@ class Worker:
 
     def turn(self, now_ms: int) -> Iterator[Post]:
         """Run tasks for a stint, and report."""
-        if (begun := self._shortcut.take(self._may_begin, now_ms)) is not None:
+        if (begun := self._early_start.take(self._may_begin, now_ms)) is not None:
             queue, handed_over = begun
             self._take(queue, [handed_over.fence], [handed_over.record], {})
         self._collect_finished()
@@ -203,7 +183,7 @@ class Worker:
         self.is_done = self._is_draining and self._is_free()
 
     def _is_free(self) -> bool:
-        if self._bench.is_busy:
+        if self._pool.is_busy:
             return False
         if self._is_ordered_out:  # by then the last dispatcher is gone, and with it whoever would accept
             return not self._pending or self._awaits_word
@@ -226,27 +206,27 @@ class Worker:
         """At once while there is work."""
         if self._pending and not self._awaits_word:
             return 0
-        listen_in_ms = self._shortcut.next_turn_in_ms(now_ms)
+        listen_in_ms = self._early_start.next_turn_in_ms(now_ms)
         return 1_000 if listen_in_ms is None else min(1_000, listen_in_ms)
 
     def watched(self) -> Iterable[Watched]:
-        """The bell that threads and the event loop ring when they finished something; the short way here."""
-        return (self._bench.bell, *self._shortcut.watched())
+        """What threads and the event loop wake us with when they finished something; early starts."""
+        return (self._pool.waker, *self._early_start.watched())
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
         return {
             "ran": self._report.count,
-            "begun_by_itself": self._shortcut.count,
+            "begun_by_itself": self._early_start.count,
             "unpermitted": self._runner.unpermitted,
             "pending": len(self._pending),
-            "beside": len(self._bench.running),
+            "beside": len(self._pool.running),
         }
 
     def close(self) -> None:
         """End the event loop and the threads."""
-        self._bench.close()
-        self._shortcut.close()
+        self._pool.close()
+        self._early_start.close()
 
     def _may_begin(self, record: bytes) -> bool:
         """Whether a message that was handed over can begin this moment; if not, the dispatcher decides."""
@@ -269,9 +249,9 @@ class Worker:
             if start_by_ms:
                 delivery.start_by_ms = start_by_ms.get(fence, 0)
             if self._runner.is_async(delivery.task):
-                self._bench.run_async(queue, delivery)
+                self._pool.run_async(queue, delivery)
             elif self._ready.threads > 1:
-                self._bench.run_in_thread(queue, delivery)
+                self._pool.run_in_thread(queue, delivery)
             else:
                 self._pending.append((queue, delivery))
 
@@ -280,7 +260,7 @@ class Worker:
         self._has_dispatcher = True
         self._awaits_word = True
         self._report.posts()  # so that they are among the repeated ones
-        held = [*self._pending, *((queue, each) for (queue, _), each in self._bench.running.items())]
+        held = [*self._pending, *((queue, each) for (queue, _), each in self._pool.running.items())]
         held += [] if self._running is None else [self._running]
         finished = [(queue, each.delivery) for queue, each in self._report.unaccepted()]
         entries = [
@@ -331,7 +311,7 @@ class Worker:
             self._pending.remove(each)
             self._report.add(queue, Release(each[1]))  # refused, but then the dispatcher knows
         self._runner.note_lost(queue, fence)
-        self._bench.abandon(queue, fence)
+        self._pool.abandon(queue, fence)
 
     def _cancel(self, message: MessageId) -> None:
         """Stop what runs; what has not begun goes back, and the queue knows that it was cancelled."""
@@ -339,22 +319,22 @@ class Worker:
             self._pending.remove(waiting)
             self._report.add(waiting[0], Release(waiting[1]))
         self._runner.cancel(message)
-        self._bench.cancel(message)
+        self._pool.cancel(message)
         if self._running is not None and self._running[1].id == message:
             # The mail thread has read this while the main thread is in the task: only a signal gets there.
             self._interrupt()
 
     def _collect_finished(self) -> None:
-        for queue, settlement in self._bench.finished():
+        for queue, settlement in self._pool.finished():
             self._report.add(queue, settlement)
 
     def _list_deliveries(self, number: int) -> Sequence[Post]:
         """Everything that was given to this worker and is neither reported nor returned."""
         self._collect_finished()
-        reported = self._report.posts()  # before the list: what is in neither is in nobody's hands
+        reported = self._report.posts()  # before the list: what is in neither, nobody has
         fences: dict[str, list[int]] = {}
         in_order = self._pending if self._running is None else (self._running, *self._pending)
-        for queue, fence in (*((queue, each.fence) for queue, each in in_order), *self._bench.running):
+        for queue, fence in (*((queue, each.fence) for queue, each in in_order), *self._pool.running):
             fences.setdefault(queue, []).append(fence)
         return [*reported, Post(DISPATCHER, DeliveriesListed(number, fences))]
 
@@ -375,97 +355,6 @@ class Worker:
         return (Post(DISPATCHER, WorkerLeaving(reason)),)
 
 
-def main(control: Mailbox, start: ChildStart) -> int:
-    """A worker's process: the only one that imports the application."""
-    settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
-    capture_standard_logging(name_task, worker=start.name)
-    app = default_app() if start.app is None else load_app(start.app, Path.cwd())
-    app.adopt(settings)
-    index = int(start.name.partition(":")[2])
-    worker = Worker(
-        start.name,
-        index,
-        TaskRunner(
-            app.registry,
-            worker=start.name,
-            node=start.node,
-            clock=clock,
-            max_message_bytes=settings.max_message_bytes,
-            hooks=app.hooks,
-            desk=StoreDesk(
-                lambda queue: app.connections.beside(queue_name(queue)),
-                clock,
-                app.connections.async_queue,
-                consumer=ConsumerName(start.consumer),
-                other_models=frozenset(app.connections.models),
-            ),
-        ),
-        readiness(app, settings),
-        slots=RunSlots(start.slots_path),
-        shortcut=Shortcut(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
-        report=Report(
-            lambda queue: WorkQueueCalls(queue, queue_options(settings)),
-            {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
-            frozenset(app.connections.models),
-        ),
-        limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
-        announcements=(
-            Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
-            Announcement("models", partial(publish_models, app), logger_of(start)),
-            Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
-        ),
-        clock=clock,
-        log=logger_of(start),
-        other_models=frozenset(app.connections.models),
-    )
-    collect_seldom_in_worker()
-    loop = ActorLoop(worker, control, clock, logger_of(start))
-    worker.share_mail(loop)
-    worker.interrupt_by_signal()
-    loop.run()
-    worker.close()
-    return 0
-
-
-def rehearse(control: Mailbox, start: ChildStart) -> int:
-    """Import the application as a worker does, and end: whether workers could be replaced now."""
-    del control  # nothing is said and nothing heard
-    if start.app is not None:
-        load_app(start.app, Path.cwd())
-    return 0
-
-
-def readiness(app: App, settings: Settings) -> WorkerReady:
-    """What the dispatcher must know about an app."""
-    queues = {task.options.queue for task in app.registry} | set(app.queues)
-    return WorkerReady(
-        tasks={
-            task.name: {
-                "queue": task.options.queue,
-                "async": task.is_async,
-                "once": task.options.delivery == "at_most_once",
-                "retries": task.options.retry.max,
-                "max_losses": settings.max_losses
-                if task.options.max_losses == AS_SET
-                else task.options.max_losses,
-                "limited": task.options.is_gated,
-                "version": task.binding.version,
-            }
-            for task in app.registry
-        },
-        queues={name: _queue_facts(app.queues.get(name)) for name in sorted(queues)},
-        threads=settings.threads,
-        concurrency=settings.concurrency,
-    )
-
-
-def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:
-    if declared is None:
-        return {"weight": 1}
-    model = {} if declared.model is None else {"model": as_plain(declared.model)}
-    return {"weight": declared.weight, **model}
-
-
 def _failed(mail: DeliveryBuried) -> TaskFailed:
     return TaskFailed(
         f"{mail.reason}: {mail.message}",
@@ -474,9 +363,3 @@ def _failed(mail: DeliveryBuried) -> TaskFailed:
         message=mail.message,
         traceback="",
     )
-
-
-def _memory_bytes() -> int:
-    import psutil  # noqa: PLC0415 - only where a limit is set: it costs two megabytes
-
-    return int(psutil.Process().memory_info().rss)

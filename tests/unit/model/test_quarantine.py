@@ -3,7 +3,7 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqworker.actors.tickets import read_handed_over
+from mqworker.actors.early_start.tickets import read_handed_over
 from mqworker.errors import InvalidMessage
 from mqworker.model.clock import ManualClock
 from mqworker.model.names import (

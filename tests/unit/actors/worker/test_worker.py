@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 
 from mqworker import App
+from mqworker.actors.early_start.take import LISTEN_AFTER_MS, TRY_AGAIN_MS, EarlyStart
+from mqworker.actors.early_start.tickets import CANCELLED, Tickets
 from mqworker.actors.mail import (
     DeliveriesFinished,
     DeliveriesReturned,
@@ -22,11 +24,10 @@ from mqworker.actors.mail import (
     WorkerReady,
 )
 from mqworker.actors.run_slot import RunSlots, mark_of
-from mqworker.actors.tickets import CANCELLED, Tickets
-from mqworker.actors.worker.early_start import LISTEN_AFTER_MS, TRY_AGAIN_MS, Shortcut
-from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.lifetime import WorkerLimits
+from mqworker.actors.worker.process import readiness
 from mqworker.actors.worker.report import Report
-from mqworker.actors.worker.worker import DISPATCHER, Worker, readiness
+from mqworker.actors.worker.worker import DISPATCHER, Worker
 from mqworker.errors import StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.clock import ManualClock
@@ -62,7 +63,7 @@ class Stage:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=self.clock),
             readiness(app, Settings()),
             slots=self.slots,
-            shortcut=Shortcut(0, self.tickets, self._open_store, get_logger()),
+            early_start=EarlyStart(0, self.tickets, self._open_store, get_logger()),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
@@ -78,7 +79,7 @@ class Stage:
         """Let a thread subscribe, and see what came of it."""
         self.turn(passed_ms)
         for thread in threading.enumerate():
-            if thread.name == "short-way":
+            if thread.name == "early-start":
                 thread.join()
         self.turn()
 

@@ -1,4 +1,4 @@
-"""Shortcuts: what workers begin by themselves, as the dispatcher sees it."""
+"""Early starts, as the dispatcher sees them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from mqworker.actors.actor import SUPERVISOR, Post
-from mqworker.actors.dispatcher.early_starts import LOOK_AFTER_MS
-from mqworker.actors.dispatcher.reconciliation import SECOND_LOOK_MS, STOCK_EVERY_MS
+from mqworker.actors.dispatcher.reconciliation import RECONCILE_EVERY_MS, SECOND_LOOK_MS
+from mqworker.actors.early_start.offer import LOOK_AFTER_MS
 from mqworker.actors.mail import (
     DeliveriesFinished,
     Drain,
@@ -119,7 +119,7 @@ def test_who_was_late_is_not_the_first_to_be_given_it_again(stage: Stage) -> Non
 
 def test_of_two_queues_that_offered_the_same_ticket_the_other_message_is_handed_out(stage: Stage) -> None:
     stage.hire("worker:0", "worker:1")
-    tasks = stage.dispatcher._crew["worker:0"].tasks
+    tasks = stage.dispatcher._workers["worker:0"].tasks
     stage.mail(WorkerReady(tasks, {"default": {"weight": 1}, "mail": {"weight": 1}}, 1, 1), "worker:0")
     stage.turn()
     ticket = offered(stage)[0]
@@ -220,9 +220,9 @@ def test_what_a_worker_began_and_nobody_heard_of_has_not_strayed(stage: Stage) -
     redeem(stage, offered(stage)[0], 900)
     stage.store.held = {900: RECORD}
 
-    stage.turn(passed_ms=STOCK_EVERY_MS)
+    stage.turn(passed_ms=RECONCILE_EVERY_MS)
     stage.turn(passed_ms=SECOND_LOOK_MS)
-    stage.turn(passed_ms=STOCK_EVERY_MS)
+    stage.turn(passed_ms=RECONCILE_EVERY_MS)
     stage.turn(passed_ms=SECOND_LOOK_MS)
 
     assert stage.store.settled == []
@@ -234,7 +234,7 @@ def test_what_strayed_cannot_be_begun_afterwards(stage: Stage) -> None:
     (ticket,) = offered(stage)
     stage.store.held = {900: RECORD}
 
-    stage.turn(passed_ms=STOCK_EVERY_MS)
+    stage.turn(passed_ms=RECONCILE_EVERY_MS)
     stage.turn(passed_ms=SECOND_LOOK_MS)
     stage.turn()
 

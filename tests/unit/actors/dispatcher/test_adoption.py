@@ -18,6 +18,7 @@ from mqworker.actors.dispatcher.adoption import (
     read_held,
 )
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
+from mqworker.actors.early_start.tickets import Redeemed
 from mqworker.actors.mail import (
     CancelDelivery,
     DeliveriesFinished,
@@ -32,7 +33,6 @@ from mqworker.actors.mail import (
     WorkerReady,
 )
 from mqworker.actors.run_slot import Begun, mark_of
-from mqworker.actors.tickets import Redeemed
 from tests.support.dispatcher_stage import Stage, a_record
 
 PLAIN, ONCE = "shop.mail", "shop.pay"

@@ -1,19 +1,20 @@
-"""What must run alone: it is handed to an empty worker, nothing is added, and nobody starves for it."""
+"""Who gets what: batches, and what must run alone, for which nobody starves."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mqworker.actors.actor import Post
-from mqworker.actors.dispatcher.dispatcher import LONGEST_PAUSE_MS
+from mqworker.actors.dispatcher.give_back import LONGEST_PAUSE_MS
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_ALONE_MS, MOST_WAITING_ALONE
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
 from mqworker.actors.dispatcher.workers import SHORTEST_PATIENCE_MS
 from mqworker.actors.mail import (
+    DeliveriesFinished,
     DeliveriesReturned,
     Drain,
     PeerAttached,
@@ -137,7 +138,7 @@ def test_a_worker_is_emptied_for_a_suspect_while_the_others_go_on(stage: Stage) 
     before = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
     arrive(stage, marked(1))
     nobody = given(stage.turn())
-    reserved = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+    reserved = [worker.name for worker in stage.dispatcher._workers if worker.is_reserved]
     arrive(stage, *ordinary(*range(20, 30), task="atask"))
     meanwhile = given(stage.turn())
     for post in before:
@@ -181,7 +182,7 @@ def test_half_of_the_workers_at_the_most_are_kept_from_others(stage: Stage) -> N
 
     stage.turn()
 
-    assert sum(hand.is_reserved for hand in stage.dispatcher._crew) == 3
+    assert sum(worker.is_reserved for worker in stage.dispatcher._workers) == 3
 
 
 def test_a_worker_is_not_kept_for_nothing(stage: Stage) -> None:
@@ -190,7 +191,7 @@ def test_a_worker_is_not_kept_for_nothing(stage: Stage) -> None:
     running = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
     arrive(stage, marked(1))
     stage.turn()
-    (kept_free,) = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+    (kept_free,) = [worker.name for worker in stage.dispatcher._workers if worker.is_reserved]
     for post in running:
         if post.to != kept_free:
             stage.finish(post.to, post)
@@ -200,7 +201,7 @@ def test_a_worker_is_not_kept_for_nothing(stage: Stage) -> None:
 
     assert list(handed.values()) == [["id1"]]
     assert kept_free not in handed
-    assert not stage.dispatcher._crew[kept_free].is_reserved
+    assert not stage.dispatcher._workers[kept_free].is_reserved
 
 
 def test_a_suspect_waits_for_a_worker_that_is_being_emptied_and_the_others_step_back(stage: Stage) -> None:
@@ -209,7 +210,7 @@ def test_a_suspect_waits_for_a_worker_that_is_being_emptied_and_the_others_step_
     running = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
     arrive(stage, marked(1), marked(2))
     stage.turn()
-    (kept_free,) = [hand.name for hand in stage.dispatcher._crew if hand.is_reserved]
+    (kept_free,) = [worker.name for worker in stage.dispatcher._workers if worker.is_reserved]
 
     stage.turn(LONGEST_WAIT_ALONE_MS + 1)
     stage.turn()
@@ -226,13 +227,13 @@ def test_a_worker_that_does_not_get_empty_is_shared_half_and_half(stage: Stage) 
     hire(stage, "worker:0")
     arrive(stage, *ordinary(10, task="atask"))  # which runs for hours
     stage.turn()
-    hand = stage.dispatcher._crew["worker:0"]
+    worker = stage.dispatcher._workers["worker:0"]
     was_reserved, longest, so_far = [], 0, 0
     for number in range(1_200):
-        arrive(stage, *([marked(number)] if not stage.dispatcher._shelf.waiting_alone else []))
+        arrive(stage, *([marked(number)] if not stage.dispatcher._hand_out.waiting_alone else []))
         stage.turn(100)
-        was_reserved.append(hand.is_reserved)
-        so_far = so_far + 1 if hand.is_reserved else 0
+        was_reserved.append(worker.is_reserved)
+        so_far = so_far + 1 if worker.is_reserved else 0
         longest = max(longest, so_far)
 
     assert 0.3 < sum(was_reserved) / len(was_reserved) < 0.7
@@ -250,7 +251,7 @@ def test_hundreds_of_suspects_step_back_behind_the_others(stage: Stage) -> None:
 
     parked = [fence for verdict, fence, due, _, _ in others_of(stage) if verdict == "again" and due]
 
-    assert stage.dispatcher._shelf.waiting_alone <= MOST_WAITING_ALONE
+    assert stage.dispatcher._hand_out.waiting_alone <= MOST_WAITING_ALONE
     assert len(parked) >= 300 - MOST_WAITING_ALONE - 2
     assert {f"id{number}" for number in range(1_000, 1_010)} <= set(handed)
 
@@ -301,14 +302,14 @@ def test_a_suspect_that_is_returned_unbegun_waits_for_an_empty_worker_again(stag
     assert list(given(stage.turn()).values()) == [["id1"]]
 
 
-def test_suspects_are_known_when_stock_is_taken(stage: Stage) -> None:
+def test_suspects_are_known_by_the_reconciliation(stage: Stage) -> None:
     hire(stage, "worker:0")
     arrive(stage, *ordinary(10, task="atask"))
     stage.turn()
     arrive(stage, marked(1))
     stage.turn()
 
-    assert stage.dispatcher._shelf.fences_of(stage.dispatcher._queues["default"]) == {2}
+    assert stage.dispatcher._hand_out.fences_of(stage.dispatcher._queues["default"]) == {2}
 
 
 def on_probation(stage: Stage) -> list[int]:
@@ -357,7 +358,7 @@ def test_a_delivery_whose_lease_was_lost_begins_no_probation(stage: Stage) -> No
 
     assert given(stage.turn()) == {}
     assert given(stage.turn(LONGEST_WAIT_ALONE_MS + 1)) == {}
-    assert stage.dispatcher._shelf.waiting_alone == 0
+    assert stage.dispatcher._hand_out.waiting_alone == 0
 
 
 def test_below_the_limit_a_loss_changes_nothing(stage: Stage) -> None:
@@ -401,3 +402,109 @@ def test_what_ran_beside_others_in_a_worker_that_died_comes_back_as_a_suspect(st
         ("again", 2, "", 0, 0),
         ("again", 3, "", 0, "S"),
     ]
+
+
+def test_an_unknown_task_goes_out_one_at_a_time(stage: Stage) -> None:
+    stage.hire("worker:0", "worker:1")
+    stage.store.line = [a_record(number) for number in range(5)]
+
+    posts = stage.turn()
+
+    assert sorted(post.to for post in posts) == ["worker:0", "worker:1"]
+    assert [len(cast(RunDeliveries, post.mail).fences) for post in posts] == [1, 1]
+    assert len(stage.store.line) == 3
+
+
+def test_quick_tasks_travel_in_batches_once_their_time_is_known(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(2_000)]
+    sizes: list[int] = []
+    stage.set_appetite(1)
+
+    while stage.store.line:
+        post = stage.turn()[0]
+        sizes.append(len(cast(RunDeliveries, post.mail).fences))
+        stage.finish("worker:0", post)
+
+    assert sizes[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 250]
+
+
+def test_a_worker_with_free_threads_is_not_left_out(stage: Stage) -> None:
+    stage.hire("worker:0", task={}, slow={})
+    worker = stage.dispatcher._workers["worker:0"]
+    worker.threads = 4
+    stage.store.line = [a_record(number).replace(b" task ", b" slow ") for number in range(2)]
+
+    stage.turn()
+    stage.turn()
+
+    assert len(worker.flights) == 2
+    assert worker.has_room_alone()
+
+
+def test_what_a_worker_returns_goes_to_another_and_it_is_given_nothing_quick_meanwhile(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(number) for number in range(200)]
+    stage.finish("worker:0", stage.turn()[0])
+    batch = cast(RunDeliveries, stage.turn()[0].mail)
+
+    stage.hire("worker:1")
+    stage.mail(DeliveriesReturned("default", batch.fences[1:]), "worker:0")
+    posts = stage.turn()
+    is_slow = stage.dispatcher._workers["worker:0"].is_slow
+    stage.mail(DeliveriesFinished("default", batch.fences[:1], ["done"], {}), "worker:0")
+
+    given = [cast(RunDeliveries, post.mail).fences for post in posts]
+    assert given == [batch.fences[1:]]
+    assert [post.to for post in posts] == ["worker:1"]
+    assert is_slow
+    assert not stage.dispatcher._workers["worker:0"].is_slow
+
+
+def test_what_must_run_alone_is_not_starved_by_quick_ones_on_an_overloaded_node(stage: Stage) -> None:
+    """Each report makes room for more of the quick ones, so that no worker is ever idle by itself."""
+    stage.hire("worker:0", "worker:1", task={}, slow={})
+    slow = a_record(7).replace(b" task ", b" slow ")
+    stage.store.line = [a_record(number) for number in range(600)]
+    held: dict[str, list[int]] = {"worker:0": [], "worker:1": []}
+    waits_since_ms, claims, was_claimed = 0, 0, False
+    for turn in range(400):
+        if turn == 40:
+            stage.store.line = [slow, *stage.store.line]
+            waits_since_ms = stage.now_ms
+        for post in stage.turn(passed_ms=10):
+            if not isinstance(post.mail, RunDeliveries):
+                continue  # a report was accepted
+            if slow in post.mail.records:
+                break
+            held[post.to] += post.mail.fences
+        else:
+            stage.store.line += [a_record(number) for number in range(600 - len(stage.store.line))]
+            claims += was_claimed is False and turn > 40 and slow not in stage.store.line
+            was_claimed = slow not in stage.store.line
+            for worker, fences in held.items():
+                done, held[worker] = fences[:5], fences[5:]  # half a millisecond of work in ten: overloaded
+                if done:
+                    stage.mail(
+                        DeliveriesFinished("default", done, ["done"], {"task": (len(done), 0.05)}), worker
+                    )
+            if any("again" in call for call in stage.store.settled):
+                stage.store.line = [slow, *stage.store.line]
+            stage.store.settled.clear()
+            continue
+        break
+    waited_ms = stage.now_ms - waits_since_ms
+    assert waited_ms <= 1_000, f"it waited {waited_ms} ms and was claimed {claims} times"
+    assert claims <= 2
+
+
+def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:
+    stage.hire("worker:0")
+    stage.store.line = [a_record(0)]
+    stage.finish("worker:0", stage.turn()[0])
+    stage.store.line = [a_record(1), a_record(2, crashes=1), a_record(3)]
+
+    stage.turn(passed_ms=1_000)
+    first = stage.dispatcher.facts()["in_flight"]
+
+    assert first == 2, "the suspect waits until the worker is empty"

@@ -1,4 +1,4 @@
-"""Tickets: whether an idle worker may begin by itself what is handed over to it, decided once and for all.
+"""Tickets: whether a worker or the dispatcher has a message that was handed over, decided exactly once.
 
 A message that is handed over goes to the dispatcher and to a worker at the same time. Whoever is first to
 change the worker's ticket has it: the worker redeems it and begins, or the dispatcher cancels it and gives
@@ -30,13 +30,13 @@ class HandedOver(NamedTuple):
 
     fence: int
     worker: int | None
-    """None: nobody begins it by himself."""
+    """None: no worker may make an early start on it."""
     ticket: int
     record: bytes
 
 
 def read_handed_over(text: bytes) -> HandedOver | None:
-    """Read `<fence> <worker>:<number> <record>` (`-` for no ticket); None when a foreign hand wrote it."""
+    """Read `<fence> <worker>:<number> <record>` (`-` for no ticket); None when it has another form."""
     found = _HANDED_OVER.match(text)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""The short way to a worker: messages that it hears of itself, and may begin when it is idle.
+"""Early starts, the worker's side: an idle worker hears of messages directly, and may begin them.
 
-Each comes with a ticket (tickets.py). The dispatcher hears of it at the same time, and gives it to somebody
-if it is not begun here: whatever is missed, refused or heard too late costs a millisecond and no message.
+Each comes with a ticket (tickets.py). The dispatcher hears of it at the same time, and hands it out if it is
+not begun here: whatever is missed, refused or heard too late costs a millisecond and no message.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import threading
 from collections.abc import Callable, Mapping
 
 from mqworker.actors.actor import Watched
-from mqworker.actors.tickets import HandedOver, Tickets, read_handed_over
+from mqworker.actors.early_start.tickets import HandedOver, Tickets, read_handed_over
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.store.link.subscription import Subscription
 from mqworker.store.store import Store
 
 LISTEN_AFTER_MS = 200
-"""A worker that has just begun has a line to work off first."""
+"""A worker that has just started has waiting messages to run first."""
 TRY_AGAIN_MS = 5_000
 _LOOK_MS = 20
 
 
-class Shortcut:
+class EarlyStart:
     """Listens for one worker."""
 
     def __init__(self, worker: int, tickets: Tickets, open_store: Callable[[], Store], log: Logger) -> None:
@@ -104,7 +104,7 @@ class _Dialling:
         self._channels = channels
         self._is_wanted = True
         self._lock = threading.Lock()
-        threading.Thread(target=self._dial, name="short-way", daemon=True).start()
+        threading.Thread(target=self._dial, name="early-start", daemon=True).start()
 
     def give_up(self) -> None:
         """Nobody waits for it any more."""

@@ -15,6 +15,8 @@ import pytest
 
 from mqworker import App, Context
 from mqworker.actors.actor import ActorLoop
+from mqworker.actors.early_start.take import EarlyStart
+from mqworker.actors.early_start.tickets import Tickets
 from mqworker.actors.mail import (
     AbandonDelivery,
     DeliveriesFinished,
@@ -29,12 +31,11 @@ from mqworker.actors.mail import (
 )
 from mqworker.actors.mailbox import Mailbox, open_pipe
 from mqworker.actors.run_slot import RunSlots
-from mqworker.actors.tickets import Tickets
-from mqworker.actors.worker.early_start import Shortcut
-from mqworker.actors.worker.limits import WorkerLimits
+from mqworker.actors.worker.lifetime import WorkerLimits
 from mqworker.actors.worker.mail_thread import SLOW_AFTER_MS, MailThread
+from mqworker.actors.worker.process import readiness
 from mqworker.actors.worker.report import Report
-from mqworker.actors.worker.worker import DISPATCHER, Worker, readiness
+from mqworker.actors.worker.worker import DISPATCHER, Worker
 from mqworker.errors import StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.clock import SystemClock
@@ -76,7 +77,7 @@ class Peers:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=clock),
             readiness(app, Settings()),
             slots=RunSlots(path),
-            shortcut=Shortcut(0, Tickets(path), _no_store, get_logger()),
+            early_start=EarlyStart(0, Tickets(path), _no_store, get_logger()),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
@@ -254,7 +255,7 @@ def test_it_wakes_up_for_a_long_task_after_a_long_rest(peers: Peers) -> None:
 def test_thousands_of_interruptions_at_random_bytecodes_lose_nothing_and_double_nothing(
     tmp_path: Path,
 ) -> None:
-    """The mail thread comes in between as often as it can; nothing is in two hands, or in none."""
+    """The mail thread comes in between as often as it can; nothing is run twice, or lost."""
     switch_s, chance = sys.getswitchinterval(), random.Random(13)  # noqa: S311 - no secret
     sys.setswitchinterval(1e-6)
     peers = Peers(tmp_path, slow_after_s=0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqworker.actors.worker.limits import LOOK_EVERY_MS, WorkerLimits
+from mqworker.actors.worker.lifetime import LOOK_EVERY_MS, WorkerLimits
 
 
 def test_without_limits_nothing_is_reached() -> None:

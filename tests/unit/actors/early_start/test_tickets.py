@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from mqworker.actors.early_start.tickets import (
+    CANCELLED,
+    UNDECIDED,
+    HandedOver,
+    Redeemed,
+    Tickets,
+    read_handed_over,
+)
 from mqworker.actors.run_slot import RunSlots, mark_of
-from mqworker.actors.tickets import CANCELLED, UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
 
 ROUNDS = 3_000
 

@@ -1,0 +1,136 @@
+"""A worker's process: imports the application, builds the worker and runs it to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mqworker.actors.actor import ActorLoop
+from mqworker.actors.child_start import ChildStart
+from mqworker.actors.early_start.take import EarlyStart
+from mqworker.actors.early_start.tickets import Tickets
+from mqworker.actors.garbage import collect_seldom_in_worker
+from mqworker.actors.mail import (
+    WorkerReady,
+)
+from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.run_slot import RunSlots
+from mqworker.actors.wiring import logger_of, open_store, queue_options
+from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
+from mqworker.actors.worker.report import Report
+from mqworker.actors.worker.worker import Worker
+from mqworker.log import capture_standard_logging
+from mqworker.model.clock import SystemClock
+from mqworker.model.names import ConsumerName, queue_name
+from mqworker.queues.catalogue import as_plain
+from mqworker.queues.work.calls import WorkQueueCalls
+from mqworker.settings import Settings
+from mqworker.tasks.app import App, QueueDeclaration
+from mqworker.tasks.context import name_task
+from mqworker.tasks.default_app import default_app
+from mqworker.tasks.events.subscription import register_subscriptions
+from mqworker.tasks.loading import load_app
+from mqworker.tasks.model_marks import publish_models
+from mqworker.tasks.options import AS_SET
+from mqworker.tasks.running.run import TaskRunner
+from mqworker.tasks.running.task_link import StoreDesk
+from mqworker.tasks.schedules.schedule import publish_schedules
+
+
+def main(control: Mailbox, start: ChildStart) -> int:
+    """A worker's process: the only one that imports the application."""
+    settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
+    capture_standard_logging(name_task, worker=start.name)
+    app = default_app() if start.app is None else load_app(start.app, Path.cwd())
+    app.adopt(settings)
+    index = int(start.name.partition(":")[2])
+    worker = Worker(
+        start.name,
+        index,
+        TaskRunner(
+            app.registry,
+            worker=start.name,
+            node=start.node,
+            clock=clock,
+            max_message_bytes=settings.max_message_bytes,
+            hooks=app.hooks,
+            desk=StoreDesk(
+                lambda queue: app.connections.beside(queue_name(queue)),
+                clock,
+                app.connections.async_queue,
+                consumer=ConsumerName(start.consumer),
+                other_models=frozenset(app.connections.models),
+            ),
+        ),
+        readiness(app, settings),
+        slots=RunSlots(start.slots_path),
+        early_start=EarlyStart(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
+        report=Report(
+            lambda queue: WorkQueueCalls(queue, queue_options(settings)),
+            {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
+            frozenset(app.connections.models),
+        ),
+        limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
+        announcements=(
+            Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
+            Announcement("models", partial(publish_models, app), logger_of(start)),
+            Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
+        ),
+        clock=clock,
+        log=logger_of(start),
+        other_models=frozenset(app.connections.models),
+    )
+    collect_seldom_in_worker()
+    loop = ActorLoop(worker, control, clock, logger_of(start))
+    worker.share_mail(loop)
+    worker.interrupt_by_signal()
+    loop.run()
+    worker.close()
+    return 0
+
+
+def rehearse(control: Mailbox, start: ChildStart) -> int:
+    """Import the application as a worker does, and end: whether workers could be replaced now."""
+    del control  # nothing is said and nothing heard
+    if start.app is not None:
+        load_app(start.app, Path.cwd())
+    return 0
+
+
+def readiness(app: App, settings: Settings) -> WorkerReady:
+    """What the dispatcher must know about an app."""
+    queues = {task.options.queue for task in app.registry} | set(app.queues)
+    return WorkerReady(
+        tasks={
+            task.name: {
+                "queue": task.options.queue,
+                "async": task.is_async,
+                "once": task.options.delivery == "at_most_once",
+                "retries": task.options.retry.max,
+                "max_losses": settings.max_losses
+                if task.options.max_losses == AS_SET
+                else task.options.max_losses,
+                "limited": task.options.is_gated,
+                "version": task.binding.version,
+            }
+            for task in app.registry
+        },
+        queues={name: _queue_facts(app.queues.get(name)) for name in sorted(queues)},
+        threads=settings.threads,
+        concurrency=settings.concurrency,
+    )
+
+
+def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:
+    if declared is None:
+        return {"weight": 1}
+    model = {} if declared.model is None else {"model": as_plain(declared.model)}
+    return {"weight": declared.weight, **model}
+
+
+def _memory_bytes() -> int:
+    import psutil  # noqa: PLC0415 - only where a limit is set: it costs two megabytes
+
+    return int(psutil.Process().memory_info().rss)
