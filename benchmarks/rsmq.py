@@ -8,7 +8,7 @@ from rsmq import RedisSMQ
 from benchmarks.private_server import private_server
 from benchmarks.rounds import interleave, rate
 from benchmarks.table import heading, row
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.client import RsmqClient
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import open_connection
 from mqworker.store.store import Store
@@ -27,7 +27,7 @@ class RsmqBench:
         connection = open_connection(
             parse_address(url), connect_timeout_s=2, read_timeout_s=30, client_name="bench"
         )
-        self.ours = Rsmq(Store(connection))
+        self.ours = RsmqClient(Store(connection))
         self.theirs = RedisSMQ(client=redis.Redis.from_url(url), qname=THEIRS)
         for queue in (OURS, THEIRS):
             self.ours.create_queue(queue)

@@ -20,7 +20,7 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.gateway_options import GatewayOptions, Place, TcpPlace, UnixPlace, parse_place
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, RetryAt, Run, Settlement
 
 __all__ = [
     "UNAVAILABLE",
@@ -43,7 +43,7 @@ __all__ = [
     "Park",
     "Place",
     "Release",
-    "Retry",
+    "RetryAt",
     "Run",
     "Settlement",
     "SystemClock",

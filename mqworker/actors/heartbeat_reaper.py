@@ -44,8 +44,8 @@ from mqworker.model.names import ConsumerName, QueueName, parse_consumer_name
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.heartbeat import Heartbeat
 from mqworker.queues.work.keys import node_key, nodes_key
-from mqworker.queues.work.samples import COUNTERS, sample
 from mqworker.queues.work.steps import LARGEST_BATCH
+from mqworker.queues.work.throughput import COUNTERS, sample
 from mqworker.store.command import Command
 from mqworker.store.script import Call
 from mqworker.store.store import Store

@@ -237,7 +237,7 @@ class GatewayCalls:
     calls: list[list[Any]]  # each: verb, plain values
     lane: str
     turn: int
-    """Lane and turn make the numbering of whatever scripts the calls come to; see store/lanes.py."""
+    """Lane and turn make the numbering of whatever scripts the calls come to; see store/exchange.py."""
     is_apart: bool = False
     """Whether each is to be carried out on its own, because together they were refused."""
 

@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any
 
 from mqworker.actors.queue_roster import QueueRoster
-from mqworker.actors.rounds import OUTAGE_PAUSE_MS
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import QueueName
 from mqworker.store.command import Command
+from mqworker.store.outage import OUTAGE_ROUND_MS
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 
@@ -97,7 +97,7 @@ class Patrol:
         if self._away:
             chosen = {name: None for name in chosen if name not in self._away}
             if now_ms >= self._probe_at_ms:
-                self._probe_at_ms = now_ms + OUTAGE_PAUSE_MS
+                self._probe_at_ms = now_ms + OUTAGE_ROUND_MS
                 chosen[next(iter(self._away))] = None
         return list(chosen)
 
@@ -117,7 +117,7 @@ class Patrol:
     def note_away(self, name: QueueName, now_ms: int) -> bool:
         """Its server did not answer; whether that is news."""
         if not self._away:
-            self._probe_at_ms = now_ms + OUTAGE_PAUSE_MS
+            self._probe_at_ms = now_ms + OUTAGE_ROUND_MS
         is_news = not self._away
         self._away[name] = None
         return is_news

@@ -8,8 +8,7 @@ from functools import partial
 from mqworker.errors import ConfigurationError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.quarantine import Quarantine
-
-OUTAGE_PAUSE_MS = 500
+from mqworker.store.outage import OUTAGE_ROUND_MS
 
 
 class Rounds:
@@ -46,7 +45,7 @@ class Rounds:
         self._next_ms = now_ms + self._interval_ms
         for step in steps:
             if not self.attempt(step):
-                self._next_ms = now_ms + OUTAGE_PAUSE_MS
+                self._next_ms = now_ms + OUTAGE_ROUND_MS
                 return False
         if self._is_down:
             self._is_down = False

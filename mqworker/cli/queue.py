@@ -11,7 +11,7 @@ from mqworker.cli.terminal import terminal_width
 from mqworker.cli.wording import NOTHING, counted, duration, moment, rate, safe
 from mqworker.model.view import QueueView, SystemView
 from mqworker.queues.work.snapshots import read_system
-from mqworker.queues.work.waits import Waits, recent_waits
+from mqworker.queues.work.throughput import Waits, recent_waits
 
 NAME = click.argument("name")
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")

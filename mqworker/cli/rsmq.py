@@ -16,7 +16,7 @@ import click
 from mqworker.errors import MqworkerError
 from mqworker.queues.rsmq.arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq.calls import RsmqMessage, RsmqOptions
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.client import RsmqClient
 from mqworker.settings import Settings, load_settings
 from mqworker.store.embedded.share import ensure_server
 from mqworker.store.link.address import parse_address
@@ -32,11 +32,11 @@ class Target:
     namespace: str
 
     @contextmanager
-    def open(self) -> Iterator[Rsmq]:
+    def open(self) -> Iterator[RsmqClient]:
         """A client, for as long as the command takes."""
         store = _open_store(load_settings(flags={"redis_url": self.redis_url}))
         try:
-            yield Rsmq(store, RsmqOptions(namespace=self.namespace))
+            yield RsmqClient(store, RsmqOptions(namespace=self.namespace))
         finally:
             store.close()
 

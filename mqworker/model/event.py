@@ -23,7 +23,7 @@ from mqworker.model.settlement import (
     Failure,
     Park,
     Release,
-    Retry,
+    RetryAt,
     Run,
     Settlement,
     Suspect,
@@ -90,7 +90,7 @@ def settled_line(settlement: Settlement) -> str:
     match settlement:
         case Ack(delivery, _, run):
             return _line(SUCCEEDED, delivery, run)
-        case Retry(delivery, _, failure, run):
+        case RetryAt(delivery, _, failure, run):
             return _line(RETRIED, delivery, run, failure)
         case Release(delivery) | Suspect(delivery):
             return _line(RELEASED, delivery, None, _suspicion(settlement))

@@ -39,7 +39,7 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryAt:
     """It failed and is tried once more, later."""
 
     delivery: Delivery
@@ -93,4 +93,4 @@ class Bury:
     run: Run | None = None
 
 
-Settlement = Ack | Retry | Release | Park | Crash | Suspect | Bury
+Settlement = Ack | RetryAt | Release | Park | Crash | Suspect | Bury

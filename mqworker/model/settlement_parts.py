@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, assert_never
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After, At, Instant
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, RetryAt, Settlement, Suspect
 
 Parts: TypeAlias = Sequence[Any]
 """Any: texts, numbers and maps of texts, as they stand in a mail."""
@@ -26,7 +26,7 @@ def parts_of(settlement: Settlement) -> Parts:
     match settlement:
         case Ack():
             return ["a", fence]
-        case Retry(_, due, failure):
+        case RetryAt(_, due, failure):
             return ["r", fence, *_instant_parts(due), *_failure_parts(failure)]
         case Park(_, due, failure):
             return ["p", fence, *_instant_parts(due), *_failure_parts(failure)]
@@ -48,7 +48,7 @@ def settlement_of(parts: Parts, held: Mapping[int, Delivery]) -> Settlement | No
         return None
     match letter:
         case "r":
-            return Retry(delivery, _instant(*rest[:2]), _failure(rest[2:]))
+            return RetryAt(delivery, _instant(*rest[:2]), _failure(rest[2:]))
         case "p":
             return Park(delivery, _instant(*rest[:2]), _failure(rest[2:]) or _NO_FAILURE)
         case "b":

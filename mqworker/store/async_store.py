@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
-from mqworker.store.exchange import Exchange
-from mqworker.store.lanes import LanePool
-from mqworker.store.link.async_connection import AsyncConnection
-from mqworker.store.link.retrying import in_view_of, pause_before_retry_ms
-from mqworker.store.procedure import Procedure, Read, ResultT, Step
+from mqworker.store.exchange import Exchange, LanePool
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.async_connection import AsyncConnection, open_async_connection
+from mqworker.store.link.options import DEFAULT_LIMITS
+from mqworker.store.outage import DEFAULT_RETRY_FOR_MS, Tries
+from mqworker.store.procedure import Commands, Procedure, ResultT, Step
 from mqworker.store.script import Call, RawReply
-from mqworker.store.store import DEFAULT_RETRY_FOR_MS
 
 ReplyT = TypeVar("ReplyT")
 
@@ -39,6 +40,17 @@ class AsyncStore:
         self._bring_up = bring_up
         self._lanes = LanePool()
         self._chance = random.SystemRandom()
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """A store on the server of `url`; the first call opens the first connection."""
+        connection = open_async_connection(
+            parse_address(url),
+            connect_timeout_s=DEFAULT_LIMITS.connect_timeout_s,
+            read_timeout_s=DEFAULT_LIMITS.read_timeout_s,
+            client_name=DEFAULT_LIMITS.client_name,
+        )
+        return cls(connection)
 
     @property
     def connection(self) -> AsyncConnection:
@@ -78,7 +90,7 @@ class AsyncStore:
             return result
 
     async def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands that only read; they may be sent again."""
+        """Plain commands: reads, and writes that do no harm when they are sent twice."""
         return await self._send(commands, key)
 
     async def close(self) -> None:
@@ -86,25 +98,41 @@ class AsyncStore:
         await self._connection.close()
 
     async def _answer(self, step: Step) -> RawReply:
-        if isinstance(step, Read):
+        if isinstance(step, Commands):
             return await self._send(step.commands, step.key)
         return await self.run(step)
 
     async def _send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        began_ms, tries = self._clock.monotonic_ms(), 0
-        earlier: StoreUnavailable | None = None  # a try that may have been carried out
+        tries = Tries(self._retry_for_ms, self._clock, self._chance)
         while True:
             try:
                 return await self._connection.execute(commands, key)
             except (StoreFull, StoreRefused) as error:
-                raise in_view_of(earlier, error) from error
+                raise tries.final(error) from error
             except StoreUnavailable as error:
-                waited_ms = self._clock.monotonic_ms() - began_ms
-                pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
-                if pause_ms is None:
-                    raise in_view_of(earlier, error) from error
-                earlier = error if error.maybe_executed else earlier
-                if tries == 0 and self._bring_up is not None:
+                pause_ms = tries.pause_ms(error)
+                if tries.has_failed_once and self._bring_up is not None:
                     await asyncio.to_thread(self._bring_up)
-                tries += 1
                 await asyncio.sleep(pause_ms / 1000)
+
+
+class AsyncStoreClient:
+    """What the asynchronous clients of a store have in common: `close`, and `async with`."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self.store = store
+        self.owns_store = False
+        """Whether `close` closes the store: `from_url` opened it."""
+
+    async def close(self) -> None:
+        """Close the store that `from_url` opened; a store that was given stays the caller's."""
+        if self.owns_store:
+            await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

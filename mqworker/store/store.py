@@ -6,23 +6,22 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.quarantine import Quarantine
-from mqworker.store.command import NO_SCRIPT, Command, Reply, ReplyError
-from mqworker.store.exchange import Exchange, decoded
-from mqworker.store.group_commit import Entry, GroupCommit
-from mqworker.store.lanes import LanePool
-from mqworker.store.link.connection import Connection
-from mqworker.store.link.retrying import in_view_of, pause_before_retry_ms
-from mqworker.store.procedure import Procedure, Read, ResultT, Step
+from mqworker.store.command import Command, Reply
+from mqworker.store.exchange import Entry, Exchange, GroupCommit, LanePool, Request
+from mqworker.store.link.address import parse_address
+from mqworker.store.link.connection import Connection, open_connection
+from mqworker.store.link.options import DEFAULT_LIMITS
+from mqworker.store.outage import DEFAULT_RETRY_FOR_MS, Tries
+from mqworker.store.procedure import Commands, Procedure, ResultT, Step
 from mqworker.store.script import Call, RawReply
 
 ReplyT = TypeVar("ReplyT")
-
-DEFAULT_RETRY_FOR_MS = 10_000
 
 
 class Store:
@@ -47,6 +46,17 @@ class Store:
         self._lanes = LanePool()
         self._chance = random.SystemRandom()
 
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """A store on the server of `url`; the first call opens the first connection."""
+        connection = open_connection(
+            parse_address(url),
+            connect_timeout_s=DEFAULT_LIMITS.connect_timeout_s,
+            read_timeout_s=DEFAULT_LIMITS.read_timeout_s,
+            client_name=DEFAULT_LIMITS.client_name,
+        )
+        return cls(connection)
+
     @property
     def connection(self) -> Connection:
         """The connection underneath, for subscriptions and checks."""
@@ -55,14 +65,12 @@ class Store:
     def run(self, call: Call[ReplyT]) -> ReplyT:
         """Run one script and give its decoded reply. What an `Exchange` does, without the list around it."""
         lane = self._lanes.take() if call.is_numbered else None
-        numbering = None if lane is None else lane.next_call()
-        key = call.keys[0]
-        (reply,) = self._send((call.command(numbering),), key)
-        while isinstance(reply, ReplyError) and reply.code == NO_SCRIPT:
-            (reply,) = self._send((call.command_with_source(numbering),), key)
+        request = Request(call, None if lane is None else lane.next_call())
+        while not request.take(self._send(request.commands(), call.keys[0])):
+            pass
         if lane is not None:
             self._lanes.give_back(lane)
-        result: ReplyT = decoded(call, reply)
+        result: ReplyT = request.answer()
         return result
 
     def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:
@@ -113,13 +121,13 @@ class Store:
             return result
 
     def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands that only read; they may be sent again."""
+        """Plain commands: reads, and writes that do no harm when they are sent twice."""
         return self._send(commands, key)
 
     def read_each(
         self, commands: Sequence[Command], keys: Sequence[str | None]
     ) -> list[Reply | MqworkerError]:
-        """Plain commands that only read, of many queues, once: of each its reply, or its own trouble."""
+        """The same for many queues, sent once: of each command its reply, or its own trouble."""
         return self._connection.execute_each(commands, keys)
 
     def close(self) -> None:
@@ -127,25 +135,41 @@ class Store:
         self._connection.close()
 
     def _answer(self, step: Step) -> RawReply:
-        if isinstance(step, Read):
+        if isinstance(step, Commands):
             return self._send(step.commands, step.key)
         return self.run(step)
 
     def _send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        began_ms, tries = self._clock.monotonic_ms(), 0
-        earlier: StoreUnavailable | None = None  # a try that may have been carried out
+        tries = Tries(self._retry_for_ms, self._clock, self._chance)
         while True:
             try:
                 return self._connection.execute(commands, key)
             except (StoreFull, StoreRefused) as error:
-                raise in_view_of(earlier, error) from error
+                raise tries.final(error) from error
             except StoreUnavailable as error:
-                waited_ms = self._clock.monotonic_ms() - began_ms
-                pause_ms = pause_before_retry_ms(tries, waited_ms, self._retry_for_ms, self._chance)
-                if pause_ms is None:
-                    raise in_view_of(earlier, error) from error
-                earlier = error if error.maybe_executed else earlier
-                if tries == 0 and self._bring_up is not None:
+                pause_ms = tries.pause_ms(error)
+                if tries.has_failed_once and self._bring_up is not None:
                     self._bring_up()
-                tries += 1
                 time.sleep(pause_ms / 1000)
+
+
+class StoreClient:
+    """What the clients of a store have in common: `close`, and `with`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.owns_store = False
+        """Whether `close` closes the store: `from_url` opened it."""
+
+    def close(self) -> None:
+        """Close the store that `from_url` opened; a store that was given stays the caller's."""
+        if self.owns_store:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -6,7 +6,7 @@ from enum import Enum
 
 from mqworker.model.names import MessageId
 from mqworker.queues.work.steps import WorkQueueSteps
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.procedure import Commands, Procedure
 from mqworker.tasks.outcome import JobStatus, Outcome, decode_outcome
 from mqworker.tasks.running.progress import Progress, decode_progress, progress_key
 
@@ -70,7 +70,7 @@ class JobSteps:
     def progress(self, message: MessageId) -> Procedure[Progress | None]:
         """What its task last said."""
         keys = self._queue.calls.keys
-        text = (yield Read((("GET", progress_key(keys, message)),), keys.meta))[0]
+        text = (yield Commands((("GET", progress_key(keys, message)),), keys.meta))[0]
         return decode_progress(text) if isinstance(text, bytes) else None
 
     def outcome(self, message: MessageId) -> Procedure[Outcome | None]:

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from mqworker.errors import ConfigurationError, MqworkerError, StoreRefused
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.store.command import Command, Reply
-from mqworker.store.link.pool import Node
+from mqworker.store.link.pool import LinkPool
 from mqworker.store.link.server_errors import REPLY_ERRORS, ServerName, each_settled, settled
 from mqworker.store.link.subscription import Subscription
 
@@ -76,7 +76,7 @@ class MemoryConnection:
         """Not offered: nothing happens here while a caller waits, for nobody else is there to do it."""
         raise StoreRefused(f"a server in memory has no channels; {', '.join(channels)} cannot be heard")
 
-    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+    def pools_of(self, keys: Sequence[str]) -> list[tuple[LinkPool, list[str]]]:
         """Not offered, as `subscribe`: there is no link."""
         raise StoreRefused(f"a server in memory has no links; {', '.join(keys)} cannot be reached by one")
 

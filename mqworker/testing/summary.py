@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, RetryAt, Settlement, Suspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Tally:
         match settlement:
             case Ack():
                 self.add("succeeded")
-            case Retry(failure=failure):
+            case RetryAt(failure=failure):
                 self._add_failure(failure)
                 self.add("retried", int(was_settled))
             case Bury(failure=failure, reason=reason):

@@ -50,7 +50,7 @@ def test_the_tree_keeps_the_rule(check: Check, folders: tuple[str, ...]) -> None
         (
             rules.sibling_imports,
             "mqworker/queues/work/queue.py",
-            "from mqworker.queues.rsmq.client import Rsmq",
+            "from mqworker.queues.rsmq.client import RsmqClient",
         ),
         (rules.sibling_imports, "mqworker/queues/work/queue.py", "from mqworker.queues.rsmq import calls"),
         (
@@ -114,12 +114,12 @@ def test_a_rule_bites(check: Check, path: str, text: str) -> None:
         (
             rules.sibling_imports,
             "mqworker/queues/catalogue.py",
-            "from mqworker.queues.rsmq.client import Rsmq",
+            "from mqworker.queues.rsmq.client import RsmqClient",
         ),
         (
             rules.private_uses,
             "examples/mail.py",
-            "from mqworker import App\nfrom mqworker.queues import Rsmq",
+            "from mqworker import App\nfrom mqworker.queues import RsmqClient",
         ),
         (rules.misplaced_uses, "mqworker/store/command.py", "import redis"),
         (rules.misplaced_uses, "mqworker/store/command.py", "import time\ntime.sleep(1)"),

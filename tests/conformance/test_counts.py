@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Bury, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Release, RetryAt
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.messages import AN_HOUR_MS, a_message, some_messages
@@ -24,7 +24,7 @@ def test_counts_follow_a_message_through_its_states(queue: AnyQueue) -> None:
     seen = [depths(queue)]
     delivery = queue.claim()[0]
     seen.append(depths(queue))
-    queue.settle(Retry(delivery, After(AN_HOUR_MS)))
+    queue.settle(RetryAt(delivery, After(AN_HOUR_MS)))
     seen.append(depths(queue))
     queue.enqueue(a_message(priority=3))
     seen.append(depths(queue))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.model.instant import After
-from mqworker.model.settlement import Bury, Failure, Retry
+from mqworker.model.settlement import Bury, Failure, RetryAt
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
@@ -43,7 +43,7 @@ def test_a_dead_letter_keeps_the_message_the_reason_and_the_evidence(queue: AnyQ
 
 def test_the_last_failure_is_counted_in_the_dead_letter(queue: AnyQueue) -> None:
     queue.enqueue(a_message())
-    queue.settle(Retry(queue.claim()[0], failure=Failure("ValueError")))
+    queue.settle(RetryAt(queue.claim()[0], failure=Failure("ValueError")))
 
     queue.settle(Bury(queue.claim()[0], "no more retries", Failure("ValueError")))
 
@@ -62,7 +62,7 @@ def test_dead_letters_are_listed_page_by_page(queue: AnyQueue) -> None:
 
 def test_a_revived_message_is_delivered_as_if_new(queue: AnyQueue) -> None:
     queue.enqueue(a_message(b"again"), a_message(b"other"))
-    queue.settle(Retry(queue.claim()[0]))
+    queue.settle(RetryAt(queue.claim()[0]))
     ids = bury_all(queue)
 
     revived = queue.revive(ids[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Release, Retry
+from mqworker.model.settlement import Ack, Release, RetryAt
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.deadline import wait_until
@@ -78,9 +78,9 @@ def test_a_message_claimed_in_time_does_not_expire_in_hand(queue: AnyQueue) -> N
 
 
 @pytest.mark.needs(Capability.RETRY)
-@pytest.mark.parametrize("ending", [Release, Retry])
+@pytest.mark.parametrize("ending", [Release, RetryAt])
 def test_a_message_given_back_after_its_deadline_is_not_delivered_again(
-    queue: AnyQueue, ending: type[Release | Retry]
+    queue: AnyQueue, ending: type[Release | RetryAt]
 ) -> None:
     queue.enqueue(a_message(deadline=After(300)))
     delivery = queue.claim()[0]

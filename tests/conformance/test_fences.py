@@ -10,7 +10,7 @@ import pytest
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.delivery import Delivery
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt, Settlement
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.deadline import wait_until
@@ -18,7 +18,13 @@ from tests.support.messages import AN_HOUR_MS, a_message, bodies, some_messages
 
 pytestmark = pytest.mark.needs(Capability.LEASE)
 
-ENDINGS: list[Callable[[Delivery], Settlement]] = [Ack, Retry, Release, Crash, lambda lost: Bury(lost, "why")]
+ENDINGS: list[Callable[[Delivery], Settlement]] = [
+    Ack,
+    RetryAt,
+    Release,
+    Crash,
+    lambda lost: Bury(lost, "why"),
+]
 ENDING_NAMES = ["ack", "retry", "release", "crash", "bury"]
 
 
@@ -121,7 +127,7 @@ def test_of_a_batch_only_the_lost_ones_come_back(queue: AnyQueue) -> None:
     one, two, three, four = queue.claim(4)
     queue.settle(Ack(one), Ack(three))
 
-    settlements = [Ack(one), Ack(two), Retry(three), Release(four)]
+    settlements = [Ack(one), Ack(two), RetryAt(three), Release(four)]
     lost = queue.settle(*settlements)
 
     assert lost == [settlements[0], settlements[2]]
@@ -133,7 +139,7 @@ def test_the_same_delivery_twice_in_one_batch_is_refused_before_anything_happens
     delivery = queue.claim()[0]
 
     with pytest.raises(InvalidArgument):
-        queue.settle(Ack(delivery), Retry(delivery))
+        queue.settle(Ack(delivery), RetryAt(delivery))
 
     assert queue.settle(Ack(delivery)) == []
 

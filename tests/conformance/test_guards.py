@@ -10,7 +10,7 @@ import pytest
 from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.deadline import wait_until
@@ -60,7 +60,7 @@ def test_of_two_in_one_batch_the_first_wins(queue: AnyQueue, mode: GuardMode) ->
 
 
 @pytest.mark.parametrize("mode", LASTING)
-@pytest.mark.parametrize("ending", [None, Retry, Release, Crash])
+@pytest.mark.parametrize("ending", [None, RetryAt, Release, Crash])
 def test_a_guard_lasts_while_its_message_is_in_hand_or_tried_again(
     queue: AnyQueue, mode: GuardMode, ending: Callable[..., Any] | None
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_guard_until_claimed_ends_at_the_claim(queue: AnyQueue) -> None:
     first = queue.claim()[0]
 
     second = queue.enqueue(guarded(GuardMode.UNTIL_CLAIMED, body=b"second"))[0]
-    queue.settle(Retry(first))
+    queue.settle(RetryAt(first))
 
     assert second.is_new
     assert bodies(queue.claim(2)) == [b"second", b"first"]

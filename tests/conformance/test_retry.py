@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Crash, Failure, Release, Retry
+from mqworker.model.settlement import Ack, Crash, Failure, Release, RetryAt
 from mqworker.queues.queue_model import Capability
 from tests.conformance.models import AnyQueue
 from tests.support.deadline import wait_until
@@ -18,7 +18,7 @@ def test_a_retry_goes_to_the_back_of_the_line_and_counts_a_failure(queue: AnyQue
     queue.enqueue(*some_messages(3))
     first = queue.claim()[0]
 
-    queue.settle(Retry(first, failure=Failure("ValueError", "no")))
+    queue.settle(RetryAt(first, failure=Failure("ValueError", "no")))
 
     again = queue.claim(3)
     assert bodies(again) == [b"1", b"2", b"0"]
@@ -30,7 +30,7 @@ def test_a_retry_with_a_delay_waits_for_it(queue: AnyQueue) -> None:
     queue.enqueue(a_message())
     delivery = queue.claim()[0]
 
-    queue.settle(Retry(delivery, After(300)))
+    queue.settle(RetryAt(delivery, After(300)))
 
     assert queue.claim() == []
     assert 0 <= queue.promote() <= 300
@@ -43,7 +43,7 @@ def test_a_retry_that_is_due_in_the_past_is_ready_at_once(queue: AnyQueue) -> No
     queue.enqueue(a_message())
     delivery = queue.claim()[0]
 
-    queue.settle(Retry(delivery, At(1)))
+    queue.settle(RetryAt(delivery, At(1)))
 
     assert queue.claim()[0].id == delivery.id
 
@@ -62,7 +62,7 @@ def test_released_messages_return_to_the_front_uncounted_and_in_order(queue: Any
 def test_a_crash_is_counted_apart_from_failures_and_goes_to_the_front(queue: AnyQueue) -> None:
     queue.enqueue(*some_messages(2))
     queue.settle(Crash(queue.claim()[0]))
-    queue.settle(Retry(queue.claim()[0]))
+    queue.settle(RetryAt(queue.claim()[0]))
 
     last = queue.claim(2)[1]
 
@@ -111,14 +111,14 @@ def test_a_message_without_a_limit_survives_any_number_of_crashes(queue: AnyQueu
 def test_failures_alone_never_bury_a_message(queue: AnyQueue) -> None:
     queue.enqueue(a_message(max_crashes=1))
     for _ in range(10):
-        queue.settle(Retry(queue.claim()[0]))
+        queue.settle(RetryAt(queue.claim()[0]))
 
     assert queue.claim()[0].failures == 10
 
 
 def test_a_retried_message_can_be_acked_in_the_end(queue: AnyQueue) -> None:
     queue.enqueue(a_message())
-    queue.settle(Retry(queue.claim(lease_ms=AN_HOUR_MS)[0]))
+    queue.settle(RetryAt(queue.claim(lease_ms=AN_HOUR_MS)[0]))
 
     lost = queue.settle(Ack(queue.claim()[0]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt
 from mqworker.queues.gq.client import GqClient
 from mqworker.queues.gq.queue import GqQueue
 from mqworker.queues.gq.rules import GqLiveness, GqStatus
@@ -24,7 +24,7 @@ def test_settlements_become_the_statuses_of_gq(client: GqClient, queue: GqQueue)
     done, retried, released, crashed, buried = queue.claim(5)
 
     lost = queue.settle(
-        Ack(done), Retry(retried), Release(released), Crash(crashed), Bury(buried, "hopeless")
+        Ack(done), RetryAt(retried), Release(released), Crash(crashed), Bury(buried, "hopeless")
     )
 
     assert lost == []

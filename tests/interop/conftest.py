@@ -9,7 +9,7 @@ import pytest
 import redis
 from rsmq import RedisSMQ
 
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.client import RsmqClient
 from tests.interop.rsmq_clients import CannotInstall, NodeRsmq, npm_modules, rsmqctl, rsmqctl_program
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer
@@ -34,10 +34,10 @@ def raw(server: RealServer) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def ours(server: RealServer, raw: redis.Redis) -> Iterator[Rsmq]:  # noqa: ARG001 - the flush comes first
+def ours(server: RealServer, raw: redis.Redis) -> Iterator[RsmqClient]:  # noqa: ARG001 - the flush comes first
     """Our client."""
     store = open_store(server.url)
-    yield Rsmq(store)
+    yield RsmqClient(store)
     store.close()
 
 

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from mqworker.queues.rsmq.arguments import RsmqError
 from mqworker.queues.rsmq.calls import RsmqMessage
-from mqworker.queues.rsmq.client import Rsmq
-from mqworker.queues.rsmq.errors import RsmqError
+from mqworker.queues.rsmq.client import RsmqClient
 from tests.support.messages import open_store
 
 # Any: whatever the program gave, right or wrong; that is what is tested.
 Options = dict[str, Any]
 
 
-def answers_of(ours: Rsmq) -> dict[str, Callable[[Options], object]]:
+def answers_of(ours: RsmqClient) -> dict[str, Callable[[Options], object]]:
     """What each operation of the npm package answers."""
 
     def only(options: Options, *names: str) -> Options:
@@ -54,7 +54,7 @@ def answers_of(ours: Rsmq) -> dict[str, Callable[[Options], object]]:
 def main() -> None:
     """Answers until its input ends."""
     store = open_store(os.environ["SHIM_REDIS_URL"])
-    answers = answers_of(Rsmq(store))
+    answers = answers_of(RsmqClient(store))
     for line in sys.stdin:
         question = json.loads(line)
         try:

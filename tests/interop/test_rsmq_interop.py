@@ -15,7 +15,7 @@ from rsmq.cmd.exceptions import NoMessageInQueue
 from rsmq.consumer import RedisSMQConsumerThread
 
 from mqworker.model.settlement import Ack
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.queues.rsmq.client import RsmqClient
 from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.interop.conftest import OpenNode, RunRsmqctl
 from tests.interop.rsmq_clients import NodeError, NodeRsmq
@@ -46,7 +46,7 @@ def now_ms(raw: redis.Redis) -> int:
 
 
 def test_a_queue_of_ours_is_listed_and_described_by_all(
-    ours: Rsmq, node: NodeRsmq, python: RedisSMQ, ctl: RunRsmqctl
+    ours: RsmqClient, node: NodeRsmq, python: RedisSMQ, ctl: RunRsmqctl
 ) -> None:
     """M01."""
     ours.create_queue(Q)
@@ -70,7 +70,7 @@ def test_a_queue_of_ours_is_listed_and_described_by_all(
 
 @pytest.mark.parametrize("made", [("npm", 65_536), ("python", 65_565), ("ctl", 65_535)])
 def test_a_queue_that_another_program_made_is_ours_too(
-    ours: Rsmq, node: NodeRsmq, python: RedisSMQ, ctl: RunRsmqctl, made: tuple[str, int]
+    ours: RsmqClient, node: NodeRsmq, python: RedisSMQ, ctl: RunRsmqctl, made: tuple[str, int]
 ) -> None:
     """M02."""
     maker, maxsize = made
@@ -90,7 +90,7 @@ def test_a_queue_that_another_program_made_is_ours_too(
     assert (received.id, received.message) == (sent, b"hello")
 
 
-def test_what_we_send_is_received_by_npm(ours: Rsmq, node: NodeRsmq, raw: redis.Redis) -> None:
+def test_what_we_send_is_received_by_npm(ours: RsmqClient, node: NodeRsmq, raw: redis.Redis) -> None:
     """M03."""
     ours.create_queue(Q)
     before_ms = now_ms(raw)
@@ -104,7 +104,7 @@ def test_what_we_send_is_received_by_npm(ours: Rsmq, node: NodeRsmq, raw: redis.
 
 
 def test_what_npm_sends_is_received_by_us_and_hidden_from_all(
-    ours: Rsmq, node: NodeRsmq, python: RedisSMQ, raw: redis.Redis
+    ours: RsmqClient, node: NodeRsmq, python: RedisSMQ, raw: redis.Redis
 ) -> None:
     """M04."""
     node("createQueue", qname=Q, vt=20)
@@ -127,7 +127,7 @@ def test_what_npm_sends_is_received_by_us_and_hidden_from_all(
 
 
 def test_a_message_shown_again_by_npm_is_received_by_python(
-    ours: Rsmq, node: NodeRsmq, python: RedisSMQ
+    ours: RsmqClient, node: NodeRsmq, python: RedisSMQ
 ) -> None:
     """M05."""
     ours.create_queue(Q)
@@ -143,7 +143,7 @@ def test_a_message_shown_again_by_npm_is_received_by_python(
 
 
 def test_what_we_deleted_is_gone_for_all_and_the_other_way_round(
-    ours: Rsmq, node: NodeRsmq, python: RedisSMQ, raw: redis.Redis
+    ours: RsmqClient, node: NodeRsmq, python: RedisSMQ, raw: redis.Redis
 ) -> None:
     """M06."""
     ours.create_queue(Q)
@@ -160,7 +160,7 @@ def test_what_we_deleted_is_gone_for_all_and_the_other_way_round(
     assert raw.hlen(f"rsmq:{Q}:Q") == 7
 
 
-def test_a_queue_deleted_by_another_program_is_not_found(ours: Rsmq, node: NodeRsmq) -> None:
+def test_a_queue_deleted_by_another_program_is_not_found(ours: RsmqClient, node: NodeRsmq) -> None:
     """M15."""
     ours.create_queue(Q)
     node("deleteQueue", qname=Q)
@@ -196,7 +196,7 @@ def test_a_queue_deleted_by_another_program_is_not_found(ours: Rsmq, node: NodeR
     ],
 )
 def test_we_refuse_in_the_words_of_npm(
-    ours: Rsmq, node: NodeRsmq, operation: str, options: dict[str, Any]
+    ours: RsmqClient, node: NodeRsmq, operation: str, options: dict[str, Any]
 ) -> None:
     """M12, M13, M14, M15, M19."""
     ours.create_queue(Q)
@@ -213,7 +213,7 @@ def test_we_refuse_in_the_words_of_npm(
     )
 
 
-def test_each_pops_what_the_other_sent(ours: Rsmq, node: NodeRsmq, python: RedisSMQ) -> None:
+def test_each_pops_what_the_other_sent(ours: RsmqClient, node: NodeRsmq, python: RedisSMQ) -> None:
     """M09."""
     ours.create_queue(Q)
     for message in ("1", "2"):
@@ -229,7 +229,7 @@ def test_each_pops_what_the_other_sent(ours: Rsmq, node: NodeRsmq, python: Redis
 
 
 def test_four_clients_in_turn_receive_all_in_the_order_of_sending(
-    ours: Rsmq, open_node: OpenNode, python: RedisSMQ
+    ours: RsmqClient, open_node: OpenNode, python: RedisSMQ
 ) -> None:
     """M10."""
     first, second = open_node(), open_node()
@@ -252,7 +252,7 @@ def test_four_clients_in_turn_receive_all_in_the_order_of_sending(
 
 
 def test_four_clients_at_once_lose_nothing_and_share_nothing(
-    ours: Rsmq, open_node: OpenNode, python: RedisSMQ
+    ours: RsmqClient, open_node: OpenNode, python: RedisSMQ
 ) -> None:
     """M10, with 2,000 messages from three senders and four clients that work at the same time."""
     nodes = [open_node(), open_node()]
@@ -304,7 +304,7 @@ def test_four_clients_at_once_lose_nothing_and_share_nothing(
     assert ours.get_queue_attributes(Q).msgs == 0
 
 
-def test_bytes_that_are_no_text_reach_a_python_client_unharmed(ours: Rsmq, python: RedisSMQ) -> None:
+def test_bytes_that_are_no_text_reach_a_python_client_unharmed(ours: RsmqClient, python: RedisSMQ) -> None:
     """M24."""
     ours.create_queue(Q)
     ours.send_message(Q, bytes(range(256)))
@@ -317,7 +317,7 @@ def test_bytes_that_are_no_text_reach_a_python_client_unharmed(ours: Rsmq, pytho
     assert received["message"] == again.message == bytes(range(256))
 
 
-def test_rsmqctl_and_we_hand_a_message_to_and_fro(ours: Rsmq, ctl: RunRsmqctl) -> None:
+def test_rsmqctl_and_we_hand_a_message_to_and_fro(ours: RsmqClient, ctl: RunRsmqctl) -> None:
     ctl("queue", "create", "-n", Q)
     _, sent, _ = ctl("message", "send", "-n", Q, "-m", "Hello, World")
 
@@ -336,7 +336,7 @@ def test_rsmqctl_and_we_hand_a_message_to_and_fro(ours: Rsmq, ctl: RunRsmqctl) -
     assert ours.get_queue_attributes(Q).msgs == 0
 
 
-def test_a_task_sent_by_node_is_claimed_here_and_acked(ours: Rsmq, node: NodeRsmq) -> None:
+def test_a_task_sent_by_node_is_claimed_here_and_acked(ours: RsmqClient, node: NodeRsmq) -> None:
     queue = RsmqQueue("tasks", ours.store)
     node("createQueue", qname="tasks")
     sent = node(
@@ -354,7 +354,7 @@ def test_a_task_sent_by_node_is_claimed_here_and_acked(ours: Rsmq, node: NodeRsm
     assert node("getQueueAttributes", qname="tasks")["msgs"] == 0
 
 
-def test_a_task_of_ours_can_be_read_by_node(ours: Rsmq, node: NodeRsmq) -> None:
+def test_a_task_of_ours_can_be_read_by_node(ours: RsmqClient, node: NodeRsmq) -> None:
     queue = RsmqQueue("tasks", ours.store)
     message = a_message(b"\x92\x92\x01\xa2\xc3\xa4\x80", task="shop.send_mail")
     queue.enqueue(message)
@@ -364,7 +364,7 @@ def test_a_task_of_ours_can_be_read_by_node(ours: Rsmq, node: NodeRsmq) -> None:
     assert received == {"id": message.id, "task": "shop.send_mail", "args": [1, "ä"], "kwargs": {}}
 
 
-def test_an_ack_is_refused_when_node_received_the_message_meanwhile(ours: Rsmq, node: NodeRsmq) -> None:
+def test_an_ack_is_refused_when_node_received_the_message_meanwhile(ours: RsmqClient, node: NodeRsmq) -> None:
     queue = RsmqQueue("tasks", ours.store)
     queue.enqueue(a_message())
     claimed = queue.claim()[0]
@@ -379,7 +379,7 @@ def test_an_ack_is_refused_when_node_received_the_message_meanwhile(ours: Rsmq, 
     assert node("deleteMessage", qname="tasks", id=received["id"]) == 1
 
 
-def test_a_delivery_that_node_prolonged_is_still_ours(ours: Rsmq, node: NodeRsmq) -> None:
+def test_a_delivery_that_node_prolonged_is_still_ours(ours: RsmqClient, node: NodeRsmq) -> None:
     queue = RsmqQueue("tasks", ours.store)
     queue.enqueue(a_message())
     claimed = queue.claim(lease_ms=10_000)[0]
@@ -391,7 +391,7 @@ def test_a_delivery_that_node_prolonged_is_still_ours(ours: Rsmq, node: NodeRsmq
     assert queue.settle(Ack(claimed)) == []
 
 
-def test_what_node_sends_that_is_no_task_rests_with_the_dead(ours: Rsmq, node: NodeRsmq) -> None:
+def test_what_node_sends_that_is_no_task_rests_with_the_dead(ours: RsmqClient, node: NodeRsmq) -> None:
     queue = RsmqQueue("tasks", ours.store)
     node("createQueue", qname="tasks")
     sent = node("sendMessage", qname="tasks", message="not a task")
@@ -405,7 +405,9 @@ def test_what_node_sends_that_is_no_task_rests_with_the_dead(ours: Rsmq, node: N
     assert node("listQueues") == ["tasks"]
 
 
-def test_a_consumer_of_pyrsmq_and_a_worker_of_ours_share_the_work(ours: Rsmq, server: RealServer) -> None:
+def test_a_consumer_of_pyrsmq_and_a_worker_of_ours_share_the_work(
+    ours: RsmqClient, server: RealServer
+) -> None:
     """M23: 2,000 tasks, each done exactly once."""
     queue = RsmqQueue("tasks", ours.store, vt=LONG_S)
     messages = some_messages(2_000, task="count")

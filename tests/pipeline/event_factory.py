@@ -8,7 +8,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.event import Block, enqueued_block, settled_block
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName, TaskName
-from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Failure, RetryAt, Run, Settlement
 from mqworker.queues.work.keys import WorkQueueKeys, queues_key
 
 START_MS = 1_790_000_000_000
@@ -54,7 +54,7 @@ def _settled(ids: list[MessageId], begin: int) -> list[Settlement]:
             settlements.append(
                 Bury(delivery, "failed", failure, run=run)
                 if position == 0
-                else Retry(delivery, failure=failure, run=run)
+                else RetryAt(delivery, failure=failure, run=run)
             )
         else:
             settlements.append(Ack(delivery, b"", run))

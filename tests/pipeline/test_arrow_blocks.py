@@ -13,7 +13,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.event import Block, decode_block, enqueued_block, settled_block
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Failure, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Failure, RetryAt, Run, Settlement
 from mqworker_services.pipeline.arrow_blocks import record_batches
 from mqworker_services.pipeline.schema import ARROW_SCHEMA, shard_of
 
@@ -96,7 +96,7 @@ def settlements(draw: st.DrawFn) -> Settlement:
     )
     if draw(st.booleans()):
         return Ack(delivery, b"", run)
-    return Retry(delivery, failure=Failure(draw(st.text(max_size=20)), draw(st.text(max_size=50))), run=run)
+    return RetryAt(delivery, failure=Failure(draw(st.text(max_size=20)), draw(st.text(max_size=50))), run=run)
 
 
 @settings(deadline=None)
@@ -148,7 +148,7 @@ def test_half_a_character_in_an_error_is_no_obstacle() -> None:
     failure = Failure("OSError", "no file \udcff")
     delivery = Delivery(1, MessageId("m"), TaskName("send"), b"", AT_MS)
 
-    (row,) = rows_of(stored(settled_block([Retry(delivery, failure=failure)]), 1))
+    (row,) = rows_of(stored(settled_block([RetryAt(delivery, failure=failure)]), 1))
 
     assert row["event"] == "retried"
     assert row["error_msg"].startswith("no file ")

@@ -9,7 +9,7 @@ from mqworker import App
 from mqworker.model.clock import SystemClock
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, RetryAt, Run, Settlement
 from mqworker.settings import Settings
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
 from mqworker_services.pipeline.lake import Lake
@@ -63,7 +63,7 @@ def run_tasks(settings: Settings) -> Counter[str]:
     return ledger
 
 
-EVENT_OF = {Ack: "succeeded", Retry: "retried", Bury: "buried", Crash: "crashed"}
+EVENT_OF = {Ack: "succeeded", RetryAt: "retried", Bury: "buried", Crash: "crashed"}
 
 
 def settlement(delivery: Delivery, number: int) -> Settlement:
@@ -73,7 +73,7 @@ def settlement(delivery: Delivery, number: int) -> Settlement:
         return Ack(delivery, b"", run)
     failure = Failure("ValueError", "no such order")
     return (
-        Retry(delivery, failure=failure, run=run),
+        RetryAt(delivery, failure=failure, run=run),
         Bury(delivery, "failed", failure, run=run),
         Crash(delivery),
     )[number % 5]

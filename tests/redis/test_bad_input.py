@@ -12,7 +12,7 @@ import pytest
 from mqworker.errors import InvalidArgument, StoreFull, StoreRefused
 from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
 from mqworker.store.store import Store
@@ -111,7 +111,7 @@ def test_a_forged_fence_settles_nothing(queue: WorkQueue, raw: RawQueue, fence: 
     before = raw.dump_without_calls()
     forged = replace(delivery, fence=fence)
 
-    for settlement in (Ack(forged), Retry(forged), Release(forged), Crash(forged), Bury(forged, "why")):
+    for settlement in (Ack(forged), RetryAt(forged), Release(forged), Crash(forged), Bury(forged, "why")):
         assert queue.settle(settlement) == [settlement]
     assert queue.extend(forged) == [forged]
 
@@ -182,7 +182,7 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
         calls.claim(9, None, AN_HOUR_MS),
         calls.claim(9, CONSUMER, AN_HOUR_MS),  # type: ignore[arg-type]
         calls.settle([Ack(delivery, b"result")], None),
-        calls.settle([Retry(delivery, After(AN_HOUR_MS))], None),
+        calls.settle([RetryAt(delivery, After(AN_HOUR_MS))], None),
         calls.settle([Release(delivery)], None),
         calls.settle([Bury(delivery, "why")], None),
         calls.extend([delivery.fence], AN_HOUR_MS),
@@ -523,7 +523,7 @@ def _drain(queue: WorkQueue) -> None:
     assert queue.ack(*pending) == pending
     again, released, crashed, buried, extended = queue.claim(5)
     assert queue.extend(extended) == []
-    endings = [Retry(again), Release(released), Crash(crashed), Bury(buried, "why"), Ack(extended, b"r")]
+    endings = [RetryAt(again), Release(released), Crash(crashed), Bury(buried, "why"), Ack(extended, b"r")]
     assert queue.settle(*endings) == []
     while claimed := queue.claim(100):
         assert queue.settle(*map(Ack, claimed)) == []

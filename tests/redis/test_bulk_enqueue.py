@@ -11,8 +11,15 @@ import pytest
 from mqworker.errors import InvalidArgument, QueueFull, StoreFull, StoreRefused
 from mqworker.events import decode_block
 from mqworker.model.record import plain_record_tail
-from mqworker.queues.work.bulk import BulkPart, BulkRun, RowsChanged, end_run, rows_stored
-from mqworker.queues.work.named_calls import named_call_body, plain_call_bodies
+from mqworker.queues.work.bulk import (
+    BulkPart,
+    BulkRun,
+    RowsChanged,
+    end_run,
+    named_call_body,
+    plain_call_bodies,
+    rows_stored,
+)
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from tests.support.lossy_proxy import LossyProxy

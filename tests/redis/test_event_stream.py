@@ -9,7 +9,7 @@ import pytest
 from mqworker import App
 from mqworker.errors import InvalidArgument
 from mqworker.events import BEGINNING, EventStreams, StreamTail, decode_block, open_event_streams
-from mqworker.queues.work.named_calls import NamedCalls
+from mqworker.queues.work.bulk import NamedCalls
 from mqworker.settings import load_settings
 from tests.support.real_server import RealServer
 

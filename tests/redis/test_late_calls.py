@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,6 @@ from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
 
 QUEUES = ROOT / "mqworker" / "queues"
-PREFIX_BY_MODEL = {"work": "", "rsmq": "rsmq_", "topics": "topic_", "gq": "gq_", "skmq": "skmq_"}
 
 NEIGHBOURS = [(1, 2), (9, 10), (99, 100), (1, 1_000), (2**53, 2**53 + 1), (2**64 - 1, 2**64)]
 """Numbers as texts (9 comes after 10) and as doubles (2**53 + 1 is 2**53) would be mistaken here."""
@@ -34,9 +34,15 @@ def send(store: Store, command: Command) -> Any:  # noqa: ANN401 - a raw reply
     return store.connection.execute([command], None)[0]
 
 
+def _name_of(path: Path) -> str:
+    """As in PREPARE_BY_SCRIPT: scripts of other models than the work queue carry its name."""
+    prefix = {"work": "", "topics": "topic_"}.get(path.parts[-3], f"{path.parts[-3]}_")
+    return f"{prefix}{path.stem}"
+
+
 def test_every_script_that_judges_by_number_is_tried_here() -> None:
     judging = {
-        PREFIX_BY_MODEL[path.parts[-3]] + path.stem
+        _name_of(path)
         for path in QUEUES.glob("*/scripts/*.lua")
         if any(word in path.read_text() for word in ("earlier_reply(", "was_answered(", "judge("))
     }

@@ -12,10 +12,10 @@ import pytest
 from mqworker.errors import MqworkerError, StoreFull, StoreUnavailable
 from mqworker.model.names import ConsumerName
 from mqworker.store.async_store import AsyncStore
-from mqworker.store.given_up_links import GivenUpLinks, kill_of, may_still_arrive
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.async_connection import open_async_connection
 from mqworker.store.link.connection import Connection, open_connection
+from mqworker.store.link.given_up_links import GivenUpLinks, kill_of, may_still_arrive
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.drills.fault_proxy import FaultProxy

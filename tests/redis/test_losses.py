@@ -9,7 +9,7 @@ import pytest
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import ConsumerName
 from mqworker.model.record import is_on_probation
-from mqworker.model.settlement import Ack, Crash, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Crash, Release, RetryAt, Settlement, Suspect
 from mqworker.queues.work.queue import WorkQueue
 from tests.support.messages import a_message, open_store
 from tests.support.real_server import RealServer
@@ -78,7 +78,7 @@ def test_what_is_given_back_keeps_its_losses_and_what_failed_has_ended(queue: Wo
 
     released = settled(queue, Release(delivery))
     crashed = settled(queue, Crash(released))
-    failed = settled(queue, Retry(crashed))
+    failed = settled(queue, RetryAt(crashed))
 
     assert [each.losses for each in (released, crashed, failed)] == [2, 2, 0]
 
@@ -90,7 +90,7 @@ def test_a_suspect_stays_one_until_it_has_ended_once(queue: WorkQueue) -> None:
     released = settled(queue, Release(suspect))
     queue.reap_dead(HOLDER)
     lost = claimed(queue)
-    failed = settled(queue, Retry(lost))
+    failed = settled(queue, RetryAt(lost))
 
     assert [each.is_suspect for each in (suspect, released, lost, failed)] == [True, True, True, False]
     assert {each.crashes for each in (suspect, released, lost, failed)} == {0}
@@ -126,7 +126,7 @@ def test_what_is_lost_on_probation_is_buried_and_nothing_else_is(queue: WorkQueu
     assert (claimed(queue).id, queue.claim()) == (second.id, [])
 
 
-@pytest.mark.parametrize("ending", [Release, Retry, Crash, Suspect])
+@pytest.mark.parametrize("ending", [Release, RetryAt, Crash, Suspect])
 def test_a_probation_ends_with_the_delivery_however_that_ends(
     queue: WorkQueue, ending: type[Release]
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_probation_ends_with_the_delivery_however_that_ends(
     queue.reap_dead(HOLDER)
 
     assert queue.dead_letters() == []
-    assert claimed(queue).losses == (1 if ending is Retry else 3)
+    assert claimed(queue).losses == (1 if ending is RetryAt else 3)
 
 
 def test_a_probation_that_ends_well_is_a_success_like_any_other(queue: WorkQueue) -> None:

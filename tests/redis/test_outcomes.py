@@ -10,7 +10,7 @@ from mqworker.model.guard import chosen_id_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.link.subscription import Subscription
@@ -101,7 +101,7 @@ def stop_while_held(queue: WorkQueue, message: Message) -> None:
     ask(queue, message)
     delivery = queue.claim()[0]
     queue.store.run(queue.calls.request_cancel(message.id))
-    queue.settle(Retry(delivery))
+    queue.settle(RetryAt(delivery))
 
 
 ENDS = [
@@ -151,9 +151,9 @@ def test_of_a_batch_only_what_is_awaited_is_announced_and_once(queue: WorkQueue,
     assert ends.get(0.1) is None
 
 
-@pytest.mark.parametrize("ending", [Retry, Release, Crash])
+@pytest.mark.parametrize("ending", [RetryAt, Release, Crash])
 def test_a_message_that_comes_back_has_not_ended(
-    queue: WorkQueue, ends: Subscription, ending: type[Retry | Release | Crash]
+    queue: WorkQueue, ends: Subscription, ending: type[RetryAt | Release | Crash]
 ) -> None:
     message = a_message()
     queue.enqueue(message)
@@ -184,9 +184,9 @@ def test_outcomes_that_are_known_are_answered_at_once(queue: WorkQueue) -> None:
     assert outcomes[4] is None
 
 
-@pytest.mark.parametrize("ending", [Retry, Release, Crash, lambda lost: Retry(lost, After(AN_HOUR_MS))])
+@pytest.mark.parametrize("ending", [RetryAt, Release, Crash, lambda lost: RetryAt(lost, After(AN_HOUR_MS))])
 def test_a_message_asked_to_stop_does_not_come_back(
-    queue: WorkQueue, raw: RawQueue, ending: Callable[..., Retry | Release | Crash]
+    queue: WorkQueue, raw: RawQueue, ending: Callable[..., RetryAt | Release | Crash]
 ) -> None:
     message = a_message()
     queue.enqueue(message)

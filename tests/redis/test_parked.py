@@ -8,7 +8,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After
 from mqworker.model.names import ConsumerName, TaskName
 from mqworker.model.record import decode_record
-from mqworker.model.settlement import UNKNOWN_TASK, Failure, Park, Retry
+from mqworker.model.settlement import UNKNOWN_TASK, Failure, Park, RetryAt
 from mqworker.queues.work.calls import LookAgain
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
@@ -105,7 +105,7 @@ def test_an_entry_that_its_message_left_behind_is_no_right_to_run_it_early(
     raw.end_delay(park(queue, "shop.pay"), 1)
     queue.promote()
     (delivery,) = queue.claim(1)
-    queue.settle(Retry(delivery, After(60_000)))
+    queue.settle(RetryAt(delivery, After(60_000)))
 
     assert claim(queue, "shop.pay", "v1") == []
     assert queue.counts().delayed == 1

@@ -15,7 +15,7 @@ from mqworker.model.instant import After
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.record import decode_record
-from mqworker.model.settlement import Crash, Release, Retry
+from mqworker.model.settlement import Crash, Release, RetryAt
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import part_of
 from tests.support.messages import AN_HOUR_MS, open_store
@@ -72,8 +72,8 @@ def client(server: RealServer) -> Iterator[Client]:
 
 
 @ON_A_SERVER
-@given(message=messages(), endings=st.lists(st.sampled_from([Retry, Release, Crash]), max_size=4))
-@example(message=Message(MessageId("1"), b"1 2 3 ", TaskName("1700000000000")), endings=[Retry])
+@given(message=messages(), endings=st.lists(st.sampled_from([RetryAt, Release, Crash]), max_size=4))
+@example(message=Message(MessageId("1"), b"1 2 3 ", TaskName("1700000000000")), endings=[RetryAt])
 def test_whatever_was_enqueued_is_what_is_claimed(
     queue: WorkQueue, client: Client, message: Message, endings: list[Any]
 ) -> None:
@@ -87,7 +87,7 @@ def test_whatever_was_enqueued_is_what_is_claimed(
     assert (delivery.id, delivery.task, delivery.body) == (message.id, message.task, message.body)
     assert (delivery.priority, delivery.max_crashes) == (message.priority, message.max_crashes)
     assert delivery.deliveries == len(endings)
-    assert (delivery.failures, delivery.crashes) == (endings.count(Retry), endings.count(Crash))
+    assert (delivery.failures, delivery.crashes) == (endings.count(RetryAt), endings.count(Crash))
     if message.deadline is None:
         assert delivery.deadline_at_ms is None
     else:
@@ -152,7 +152,7 @@ def test_both_sides_take_the_same_bytes_for_a_record(client: Client, text: bytes
 def test_counts_stop_where_the_header_ends(queue: WorkQueue, client: Client) -> None:
     client.rpush(queue.calls.keys.named("ready"), b"17000000000000---999999pzid task body")
 
-    queue.settle(Retry(queue.claim()[0]))
+    queue.settle(RetryAt(queue.claim()[0]))
     queue.settle(Crash(queue.claim()[0]))
 
     delivery = queue.claim()[0]

@@ -11,7 +11,7 @@ import pytest
 from mqworker.errors import QueueFull, StoreUnavailable
 from mqworker.model.guard import GuardMode, unique_guard
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Bury, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Release, RetryAt
 from mqworker.queues.work.async_queue import AsyncWorkQueue
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.async_store import AsyncStore
@@ -81,8 +81,8 @@ def settle(queue: WorkQueue) -> Call[Any]:
         [
             Ack(done, b"result"),
             Ack(lost),
-            Retry(again),
-            Retry(later, After(AN_HOUR_MS)),
+            RetryAt(again),
+            RetryAt(later, After(AN_HOUR_MS)),
             Release(released),
             Bury(buried, "why"),
         ],
@@ -202,7 +202,7 @@ def test_a_pop_sent_again_leaves_out_what_was_acked_meanwhile(queue: WorkQueue, 
 
 def test_a_settle_sent_again_does_not_touch_a_later_delivery(queue: WorkQueue, raw: RawQueue) -> None:
     queue.enqueue(a_message())
-    call = queue.calls.settle([Retry(queue.claim()[0])], None)
+    call = queue.calls.settle([RetryAt(queue.claim()[0])], None)
     send(queue, call)
     queue.claim()
     before = raw.dump()

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from mqworker.errors import InvalidArgument, StoreRefused, UnknownQueue
+from mqworker.queues.rsmq.arguments import RsmqError
 from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqCalls, RsmqOptions
-from mqworker.queues.rsmq.client import AsyncRsmq, Rsmq
-from mqworker.queues.rsmq.errors import RsmqError
+from mqworker.queues.rsmq.client import AsyncRsmqClient, RsmqClient
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.async_connection import open_async_connection
@@ -35,8 +35,8 @@ DOCUMENTED = {"vt", "delay", "maxsize", "created", "modified"}
 
 
 @pytest.fixture
-def rsmq(connection: Connection) -> Rsmq:
-    return Rsmq(Store(connection))
+def rsmq(connection: Connection) -> RsmqClient:
+    return RsmqClient(Store(connection))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def send_as_a_foreign_client(raw: redis.Redis, message: bytes, message_id: str =
     return message_id
 
 
-def test_a_new_queue_is_stored_as_documented(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_new_queue_is_stored_as_documented(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M01."""
     before_s = now_ms(raw) // 1000
 
@@ -77,18 +77,18 @@ def test_a_new_queue_is_stored_as_documented(rsmq: Rsmq, raw: redis.Redis) -> No
     assert rsmq.list_queues() == [Q]
 
 
-def test_without_queues_nothing_is_listed_and_no_key_is_made(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_without_queues_nothing_is_listed_and_no_key_is_made(rsmq: RsmqClient, raw: redis.Redis) -> None:
     assert rsmq.list_queues() == []
     assert raw.keys() == []
 
 
-def test_names_that_we_would_refuse_are_listed_all_the_same(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_names_that_we_would_refuse_are_listed_all_the_same(rsmq: RsmqClient, raw: redis.Redis) -> None:
     raw.sadd("rsmq:QUEUES", "a.b", b"\xff", "ok")
 
     assert rsmq.list_queues() == ["\\xff", "a.b", "ok"]
 
 
-def test_a_sent_message_is_stored_as_documented(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_sent_message_is_stored_as_documented(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M03."""
     rsmq.create_queue(Q)
     before_ms = now_ms(raw)
@@ -105,7 +105,7 @@ def test_a_sent_message_is_stored_as_documented(rsmq: Rsmq, raw: redis.Redis) ->
     assert (stored[message_id], stored["totalsent"]) == (b"Hello, World", b"1")
 
 
-def test_a_received_message_is_counted_and_hidden_as_documented(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_received_message_is_counted_and_hidden_as_documented(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M04."""
     rsmq.create_queue(Q)
     send_as_a_foreign_client(raw, b"from afar")
@@ -123,7 +123,7 @@ def test_a_received_message_is_counted_and_hidden_as_documented(rsmq: Rsmq, raw:
     assert rsmq.receive_message(Q) is None
 
 
-def test_a_second_receive_counts_up_and_keeps_the_first_time(rsmq: Rsmq) -> None:
+def test_a_second_receive_counts_up_and_keeps_the_first_time(rsmq: RsmqClient) -> None:
     """M05."""
     rsmq.create_queue(Q)
     message_id = rsmq.send_message(Q, "again")
@@ -138,7 +138,7 @@ def test_a_second_receive_counts_up_and_keeps_the_first_time(rsmq: Rsmq) -> None
     assert (second.rc, second.fr) == (2, first.fr)
 
 
-def test_visibility_is_counted_from_now(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_visibility_is_counted_from_now(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     message_id = rsmq.send_message(Q, "hide me")
     before_ms = now_ms(raw)
@@ -149,7 +149,7 @@ def test_visibility_is_counted_from_now(rsmq: Rsmq, raw: redis.Redis) -> None:
     assert rsmq.change_message_visibility(Q, AN_ID, vt=1) is False
 
 
-def test_a_deleted_message_leaves_nothing_behind(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_deleted_message_leaves_nothing_behind(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M06."""
     rsmq.create_queue(Q)
     message_id = rsmq.send_message(Q, "bye")
@@ -162,13 +162,13 @@ def test_a_deleted_message_leaves_nothing_behind(rsmq: Rsmq, raw: redis.Redis) -
     assert fields(raw).keys() == DOCUMENTED | {"totalsent", "totalrecv"}
 
 
-def test_a_message_that_was_never_received_is_deleted_too(rsmq: Rsmq) -> None:
+def test_a_message_that_was_never_received_is_deleted_too(rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q)
 
     assert rsmq.delete_message(Q, rsmq.send_message(Q, "unseen")) is True
 
 
-def test_a_delayed_message_waits_and_one_without_delay_does_not(rsmq: Rsmq) -> None:
+def test_a_delayed_message_waits_and_one_without_delay_does_not(rsmq: RsmqClient) -> None:
     """M08."""
     rsmq.create_queue(Q, delay=1)
     late, early = rsmq.send_message(Q, "late"), rsmq.send_message(Q, "early", delay=0)
@@ -182,7 +182,7 @@ def test_a_delayed_message_waits_and_one_without_delay_does_not(rsmq: Rsmq) -> N
     assert came == [late]
 
 
-def test_a_popped_message_is_given_and_gone(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_popped_message_is_given_and_gone(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M09."""
     rsmq.create_queue(Q)
     message_id = rsmq.send_message(Q, b"\x00only once")
@@ -197,7 +197,7 @@ def test_a_popped_message_is_given_and_gone(rsmq: Rsmq, raw: redis.Redis) -> Non
     assert rsmq.pop_message(Q) is None
 
 
-def test_pop_tells_what_was_counted_before(rsmq: Rsmq) -> None:
+def test_pop_tells_what_was_counted_before(rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q)
     rsmq.send_message(Q, "twice")
     first = rsmq.receive_message(Q, vt=0)
@@ -209,7 +209,7 @@ def test_pop_tells_what_was_counted_before(rsmq: Rsmq) -> None:
     assert (popped.rc, popped.fr) == (2, first.fr)
 
 
-def test_with_vt_0_a_thousand_receives_give_a_thousand_messages(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_with_vt_0_a_thousand_receives_give_a_thousand_messages(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M11: a message received with vt 0 stays visible, behind all that were sent before."""
     rsmq.create_queue(Q, vt=0)
     ids = rsmq.send_messages(Q, [f"{n}" for n in range(1_000)])
@@ -222,7 +222,7 @@ def test_with_vt_0_a_thousand_receives_give_a_thousand_messages(rsmq: Rsmq, raw:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "a:b", "a" * 161, "QUEUES", "ä", "a\n", 7])
-def test_a_queue_name_outside_the_rule_is_refused(rsmq: Rsmq, raw: redis.Redis, name: Anything) -> None:
+def test_a_queue_name_outside_the_rule_is_refused(rsmq: RsmqClient, raw: redis.Redis, name: Anything) -> None:
     """M12."""
     for use in (rsmq.create_queue, rsmq.delete_queue, rsmq.pop_message, rsmq.get_queue_attributes):
         with pytest.raises(RsmqError) as refused:
@@ -233,7 +233,7 @@ def test_a_queue_name_outside_the_rule_is_refused(rsmq: Rsmq, raw: redis.Redis, 
 
 
 @pytest.mark.parametrize("name", ["", None])
-def test_a_missing_queue_name_is_refused(rsmq: Rsmq, name: Anything) -> None:
+def test_a_missing_queue_name_is_refused(rsmq: RsmqClient, name: Anything) -> None:
     """M12."""
     with pytest.raises(RsmqError) as refused:
         rsmq.create_queue(name)
@@ -241,7 +241,7 @@ def test_a_missing_queue_name_is_refused(rsmq: Rsmq, name: Anything) -> None:
     assert (refused.value.name, refused.value.message) == ("missingParameter", "No qname supplied")
 
 
-def test_a_queue_name_of_160_characters_is_accepted(rsmq: Rsmq) -> None:
+def test_a_queue_name_of_160_characters_is_accepted(rsmq: RsmqClient) -> None:
     """M12."""
     rsmq.create_queue("a" * 160)
 
@@ -264,7 +264,7 @@ def test_a_queue_name_of_160_characters_is_accepted(rsmq: Rsmq) -> None:
     ],
 )
 def test_a_setting_outside_its_range_is_refused(
-    rsmq: Rsmq, raw: redis.Redis, settings: dict[str, Any], message: str
+    rsmq: RsmqClient, raw: redis.Redis, settings: dict[str, Any], message: str
 ) -> None:
     """M13."""
     with pytest.raises(RsmqError) as refused:
@@ -274,7 +274,7 @@ def test_a_setting_outside_its_range_is_refused(
     assert raw.keys() == []
 
 
-def test_a_queue_without_a_maxsize_takes_a_large_message(rsmq: Rsmq) -> None:
+def test_a_queue_without_a_maxsize_takes_a_large_message(rsmq: RsmqClient) -> None:
     """M13."""
     rsmq.create_queue(Q, maxsize=-1)
     rsmq.send_message(Q, b"x" * 100_000)
@@ -285,7 +285,9 @@ def test_a_queue_without_a_maxsize_takes_a_large_message(rsmq: Rsmq) -> None:
     assert len(received.message) == 100_000
 
 
-def test_a_message_larger_than_maxsize_is_refused_and_nothing_stored(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_message_larger_than_maxsize_is_refused_and_nothing_stored(
+    rsmq: RsmqClient, raw: redis.Redis
+) -> None:
     """M14."""
     rsmq.create_queue(Q, maxsize=1024)
     rsmq.send_message(Q, b"x" * 1024)
@@ -298,9 +300,11 @@ def test_a_message_larger_than_maxsize_is_refused_and_nothing_stored(rsmq: Rsmq,
     assert fields(raw)["totalsent"] == b"1"
 
 
-def test_maxsize_counts_bytes_or_what_the_node_client_counts(rsmq: Rsmq, connection: Connection) -> None:
+def test_maxsize_counts_bytes_or_what_the_node_client_counts(
+    rsmq: RsmqClient, connection: Connection
+) -> None:
     rsmq.create_queue(Q, maxsize=1024)
-    as_node = Rsmq(Store(connection), RsmqOptions(maxsize_unit="utf16"))
+    as_node = RsmqClient(Store(connection), RsmqOptions(maxsize_unit="utf16"))
 
     with pytest.raises(RsmqError, match="Message too long"):
         rsmq.send_message(Q, "€" * 1024)
@@ -325,7 +329,7 @@ def test_maxsize_counts_bytes_or_what_the_node_client_counts(rsmq: Rsmq, connect
     ids=["send", "receive", "pop", "visibility", "get", "set", "delete"],
 )
 def test_a_queue_that_is_not_there_is_not_found_and_not_made(
-    rsmq: Rsmq, raw: redis.Redis, use: Callable[[Rsmq], object]
+    rsmq: RsmqClient, raw: redis.Redis, use: Callable[[RsmqClient], object]
 ) -> None:
     """M15."""
     with pytest.raises(UnknownQueue) as refused:
@@ -336,7 +340,7 @@ def test_a_queue_that_is_not_there_is_not_found_and_not_made(
     assert raw.keys() == []
 
 
-def test_nothing_is_deleted_from_a_queue_that_is_not_there(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_nothing_is_deleted_from_a_queue_that_is_not_there(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M15."""
     assert rsmq.delete_message("nowhere", AN_ID) is False
     assert raw.keys() == []
@@ -344,7 +348,7 @@ def test_nothing_is_deleted_from_a_queue_that_is_not_there(rsmq: Rsmq, raw: redi
 
 def test_a_subscriber_hears_how_many_messages_there_are(connection: Connection, raw: redis.Redis) -> None:
     """M17."""
-    rsmq = Rsmq(Store(connection), RsmqOptions(realtime=True))
+    rsmq = RsmqClient(Store(connection), RsmqOptions(realtime=True))
     rsmq.create_queue(Q)
     heard: list[bytes] = []
     with raw.pubsub(ignore_subscribe_messages=True) as listener:
@@ -362,7 +366,7 @@ def test_a_subscriber_hears_how_many_messages_there_are(connection: Connection, 
     assert heard == [b"1", b"2", b"4"]
 
 
-def test_attributes_tell_what_is_hidden_to_the_millisecond(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_attributes_tell_what_is_hidden_to_the_millisecond(rsmq: RsmqClient, raw: redis.Redis) -> None:
     """M18."""
     rsmq.create_queue(Q, vt=60, delay=1, maxsize=2048)
     rsmq.send_messages(Q, ["visible", "received"], delay=0)
@@ -377,7 +381,7 @@ def test_attributes_tell_what_is_hidden_to_the_millisecond(rsmq: Rsmq, raw: redi
     assert attributes.created == attributes.modified == int(fields(raw)["created"])
 
 
-def test_setting_nothing_is_refused_before_the_queue_is_looked_for(rsmq: Rsmq) -> None:
+def test_setting_nothing_is_refused_before_the_queue_is_looked_for(rsmq: RsmqClient) -> None:
     """M19."""
     with pytest.raises(RsmqError) as refused:
         rsmq.set_queue_attributes("nowhere")
@@ -385,7 +389,7 @@ def test_setting_nothing_is_refused_before_the_queue_is_looked_for(rsmq: Rsmq) -
     assert (refused.value.name, refused.value.message) == ("noAttributeSupplied", "No attribute was supplied")
 
 
-def test_only_given_attributes_change(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_only_given_attributes_change(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q, vt=5, delay=6, maxsize=2000)
     raw.hset(HASH, mapping={"created": 1, "modified": 1})
 
@@ -396,7 +400,7 @@ def test_only_given_attributes_change(rsmq: Rsmq, raw: redis.Redis) -> None:
     assert attributes.modified >= now_ms(raw) // 1000 - 1
 
 
-def test_bytes_that_are_no_text_come_out_as_they_went_in(rsmq: Rsmq) -> None:
+def test_bytes_that_are_no_text_come_out_as_they_went_in(rsmq: RsmqClient) -> None:
     """M24."""
     rsmq.create_queue(Q)
     rsmq.send_messages(Q, [bytes(range(256)), b""])
@@ -407,7 +411,7 @@ def test_bytes_that_are_no_text_come_out_as_they_went_in(rsmq: Rsmq) -> None:
 
 
 @pytest.mark.parametrize("message", [7, None, 1.5, ["x"], "\ud800"])
-def test_only_text_and_bytes_are_messages(rsmq: Rsmq, message: Anything) -> None:
+def test_only_text_and_bytes_are_messages(rsmq: RsmqClient, message: Anything) -> None:
     rsmq.create_queue(Q)
 
     with pytest.raises(RsmqError) as refused:
@@ -425,7 +429,9 @@ def test_only_text_and_bytes_are_messages(rsmq: Rsmq, message: Anything) -> None
         ("ö" * 32, "invalidFormat", "Invalid id format"),
     ],
 )
-def test_an_id_of_another_form_is_refused(rsmq: Rsmq, message_id: Anything, name: str, message: str) -> None:
+def test_an_id_of_another_form_is_refused(
+    rsmq: RsmqClient, message_id: Anything, name: str, message: str
+) -> None:
     rsmq.create_queue(Q)
 
     for use in (rsmq.delete_message, lambda q, i: rsmq.change_message_visibility(q, i, vt=1)):
@@ -434,7 +440,7 @@ def test_an_id_of_another_form_is_refused(rsmq: Rsmq, message_id: Anything, name
         assert (refused.value.name, refused.value.message) == (name, message)
 
 
-def test_a_queue_is_not_created_twice_and_the_first_one_stays(rsmq: Rsmq) -> None:
+def test_a_queue_is_not_created_twice_and_the_first_one_stays(rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q, vt=5)
 
     with pytest.raises(RsmqError) as refused:
@@ -445,7 +451,7 @@ def test_a_queue_is_not_created_twice_and_the_first_one_stays(rsmq: Rsmq) -> Non
 
 
 def test_a_queue_that_is_half_there_is_not_found_and_can_be_completed_or_deleted(
-    rsmq: Rsmq, raw: redis.Redis
+    rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     raw.hset(HASH, mapping={"vt": 30, "modified": 1})
 
@@ -464,7 +470,7 @@ def test_a_queue_that_is_half_there_is_not_found_and_can_be_completed_or_deleted
     assert rsmq.list_queues() == [Q]
 
 
-def test_a_deleted_queue_takes_its_messages_along(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_deleted_queue_takes_its_messages_along(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     rsmq.send_message(Q, "lost")
 
@@ -475,7 +481,9 @@ def test_a_deleted_queue_takes_its_messages_along(rsmq: Rsmq, raw: redis.Redis) 
     assert rsmq.receive_message(Q) is None
 
 
-def test_a_fraction_of_a_second_that_another_client_stored_is_kept_to(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_fraction_of_a_second_that_another_client_stored_is_kept_to(
+    rsmq: RsmqClient, raw: redis.Redis
+) -> None:
     rsmq.create_queue(Q)
     raw.hset(HASH, "vt", "1.5")
     rsmq.send_message(Q, "x")
@@ -487,7 +495,7 @@ def test_a_fraction_of_a_second_that_another_client_stored_is_kept_to(rsmq: Rsmq
     assert rsmq.get_queue_attributes(Q).vt == 1.5
 
 
-def test_a_place_in_line_without_a_message_holds_nobody_up(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_place_in_line_without_a_message_holds_nobody_up(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     raw.zadd(LINE, {f"ghost-{n}": n for n in range(5)})
     wanted = rsmq.send_messages(Q, ["one", "two", "three"])
@@ -499,7 +507,7 @@ def test_a_place_in_line_without_a_message_holds_nobody_up(rsmq: Rsmq, raw: redi
     assert raw.zcard(LINE) == 3
 
 
-def test_messages_of_a_batch_are_received_in_their_order(rsmq: Rsmq) -> None:
+def test_messages_of_a_batch_are_received_in_their_order(rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q)
 
     ids = rsmq.send_messages(Q, [f"{n}" for n in range(2_500)])
@@ -511,7 +519,9 @@ def test_messages_of_a_batch_are_received_in_their_order(rsmq: Rsmq) -> None:
     assert deleted == [True] * 2_500 + [False]
 
 
-def test_nothing_of_ours_is_in_their_keys_and_what_is_ours_expires(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_nothing_of_ours_is_in_their_keys_and_what_is_ours_expires(
+    rsmq: RsmqClient, raw: redis.Redis
+) -> None:
     rsmq.create_queue(Q)
     rsmq.send_message(Q, "x")
     rsmq.receive_message(Q)
@@ -520,7 +530,7 @@ def test_nothing_of_ours_is_in_their_keys_and_what_is_ours_expires(rsmq: Rsmq, r
     assert 0 < raw.pttl(SIDE) <= 3_600_000
 
 
-def test_a_foreign_type_in_the_way_is_left_alone(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_foreign_type_in_the_way_is_left_alone(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     raw.set(LINE, "somebody's")
     before = fields(raw)
@@ -532,7 +542,7 @@ def test_a_foreign_type_in_the_way_is_left_alone(rsmq: Rsmq, raw: redis.Redis) -
     assert (raw.get(LINE), fields(raw)) == (b"somebody's", before)
 
 
-def test_a_foreign_counter_that_is_no_number_does_no_harm(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_a_foreign_counter_that_is_no_number_does_no_harm(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     raw.hset(HASH, mapping={"totalsent": "many", "totalrecv": "few"})
     raw.hset(HASH, f"{rsmq.send_message(Q, 'x')}:rc", "often")
@@ -575,7 +585,7 @@ def test_where_replies_are_lost_nothing_is_stored_or_taken_twice(
 ) -> None:
     with LossyProxy(server.port, every=11) as proxy:
         store = open_store(proxy.url)
-        rsmq = Rsmq(store)
+        rsmq = RsmqClient(store)
         rsmq.create_queue(Q)
 
         ids = [rsmq.send_message(Q, f"{n}") for n in range(200)]
@@ -592,16 +602,16 @@ def test_where_replies_are_lost_nothing_is_stored_or_taken_twice(
     assert raw.keys("rsmq:*") == []
 
 
-def test_lanes_that_nobody_used_for_an_hour_are_forgotten(rsmq: Rsmq, raw: redis.Redis) -> None:
+def test_lanes_that_nobody_used_for_an_hour_are_forgotten(rsmq: RsmqClient, raw: redis.Redis) -> None:
     rsmq.create_queue(Q)
     raw.hset(SIDE, mapping={f"old-{n}": "1 1000 x" for n in range(8)})
 
-    Rsmq(Store(rsmq.store.connection)).send_message(Q, "a new lane looks at ten others")
+    RsmqClient(Store(rsmq.store.connection)).send_message(Q, "a new lane looks at ten others")
 
     assert raw.hlen(SIDE) == 2
 
 
-def test_no_two_messages_have_one_id(rsmq: Rsmq) -> None:
+def test_no_two_messages_have_one_id(rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q)
 
     ids = [*rsmq.send_messages(Q, ["x"] * 3_000), *(rsmq.send_message(Q, "y") for _ in range(300))]
@@ -610,13 +620,13 @@ def test_no_two_messages_have_one_id(rsmq: Rsmq) -> None:
     assert ids == sorted(ids)
 
 
-def test_another_namespace_has_queues_of_its_own(rsmq: Rsmq, connection: Connection) -> None:
-    other = Rsmq(Store(connection), RsmqOptions(namespace="other"))
+def test_another_namespace_has_queues_of_its_own(rsmq: RsmqClient, connection: Connection) -> None:
+    other = RsmqClient(Store(connection), RsmqOptions(namespace="other"))
     rsmq.create_queue(Q)
 
     assert other.list_queues() == []
     with pytest.raises(RsmqError, match="Invalid ns format"):
-        Rsmq(Store(connection), RsmqOptions(namespace="{open"))
+        RsmqClient(Store(connection), RsmqOptions(namespace="{open"))
 
 
 def test_asyncio_has_every_operation(server: RealServer) -> None:
@@ -625,7 +635,7 @@ def test_asyncio_has_every_operation(server: RealServer) -> None:
             parse_address(server.url), connect_timeout_s=2.0, read_timeout_s=2.0, client_name="mqw-test"
         )
         store = AsyncStore(connection)
-        rsmq = AsyncRsmq(store)
+        rsmq = AsyncRsmqClient(store)
         await rsmq.create_queue(Q, vt=7)
         first, second, *others = [
             await rsmq.send_message(Q, "1"),
@@ -659,4 +669,4 @@ def test_every_operation_of_one_client_is_one_of_the_other() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")}
 
-    assert public(Rsmq) == public(AsyncRsmq)
+    assert public(RsmqClient) == public(AsyncRsmqClient)

@@ -10,8 +10,8 @@ import redis
 
 from mqworker.errors import InvalidArgument, UnknownQueue
 from mqworker.model.instant import After
-from mqworker.model.settlement import Ack, Bury, Failure, Release, Retry
-from mqworker.queues.rsmq.client import Rsmq
+from mqworker.model.settlement import Ack, Bury, Failure, Release, RetryAt
+from mqworker.queues.rsmq.client import RsmqClient
 from mqworker.queues.rsmq.queue import RsmqQueue
 from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
@@ -29,8 +29,8 @@ def queue(connection: Connection) -> RsmqQueue:
 
 
 @pytest.fixture
-def rsmq(queue: RsmqQueue) -> Rsmq:
-    return Rsmq(queue.store)
+def rsmq(queue: RsmqQueue) -> RsmqClient:
+    return RsmqClient(queue.store)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def the_only_id(raw: redis.Redis) -> str:
 
 
 def test_the_queue_is_made_when_it_is_first_used_and_left_as_it_is_otherwise(
-    queue: RsmqQueue, rsmq: Rsmq
+    queue: RsmqQueue, rsmq: RsmqClient
 ) -> None:
     queue.claim()
     RsmqQueue(Q, queue.store, vt=5).claim()
@@ -64,7 +64,7 @@ def test_a_late_ack_is_refused_even_if_nobody_received_the_message_yet(
 ) -> None:
     queue.enqueue(a_message())
     late = Ack(queue.claim(lease_ms=1)[0])
-    wait_until(lambda: Rsmq(queue.store).get_queue_attributes(Q).hiddenmsgs == 0, "the lease was over")
+    wait_until(lambda: RsmqClient(queue.store).get_queue_attributes(Q).hiddenmsgs == 0, "the lease was over")
 
     lost = queue.settle(late)
 
@@ -73,7 +73,7 @@ def test_a_late_ack_is_refused_even_if_nobody_received_the_message_yet(
 
 
 def test_a_message_received_by_another_client_is_lost_to_us(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.enqueue(a_message())
     claimed = queue.claim()[0]
@@ -84,7 +84,7 @@ def test_a_message_received_by_another_client_is_lost_to_us(
     assert queue.settle(Release(claimed)) == [Release(claimed)]
 
 
-def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsmq: RsmqClient) -> None:
     queue.enqueue(a_message())
     claimed = queue.claim(lease_ms=1)[0]
     rsmq.delete_queue(Q)
@@ -94,7 +94,7 @@ def test_a_message_deleted_by_another_client_is_lost_to_us(queue: RsmqQueue, rsm
 
 
 def test_a_queue_that_another_client_deleted_is_made_again_for_a_new_message(
-    queue: RsmqQueue, rsmq: Rsmq
+    queue: RsmqQueue, rsmq: RsmqClient
 ) -> None:
     queue.enqueue(a_message(b"before"))
     rsmq.delete_queue(Q)
@@ -106,7 +106,7 @@ def test_a_queue_that_another_client_deleted_is_made_again_for_a_new_message(
 
 
 def test_a_queue_that_another_client_left_half_made_loses_nothing_that_we_hold_and_is_completed(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.enqueue(*some_messages(3))
     done, returned = queue.claim(2)
@@ -123,7 +123,7 @@ def test_a_queue_that_another_client_left_half_made_loses_nothing_that_we_hold_a
 
 
 def test_after_the_clock_was_set_back_leases_hold_and_messages_wait_until_they_are_shown(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.enqueue(*some_messages(2))
     (held,) = queue.claim()
@@ -141,7 +141,7 @@ def test_after_the_clock_was_set_back_leases_hold_and_messages_wait_until_they_a
 
 
 def test_a_lease_that_another_client_prolonged_is_not_reclaimed(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.enqueue(*some_messages(1))
     claimed = queue.claim(lease_ms=30)[0]
@@ -153,11 +153,11 @@ def test_a_lease_that_another_client_prolonged_is_not_reclaimed(
     assert queue.settle(Ack(claimed)) == []
 
 
-def test_a_retry_hides_the_message_and_counts_its_delivery(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_retry_hides_the_message_and_counts_its_delivery(queue: RsmqQueue, rsmq: RsmqClient) -> None:
     queue.enqueue(*some_messages(2))
     first, second = queue.claim(2)
 
-    queue.settle(Retry(first, After(AN_HOUR_MS)), Retry(second))
+    queue.settle(RetryAt(first, After(AN_HOUR_MS)), RetryAt(second))
 
     again = queue.claim(2)
     assert bodies(again) == [b"1"]
@@ -165,7 +165,7 @@ def test_a_retry_hides_the_message_and_counts_its_delivery(queue: RsmqQueue, rsm
     assert rsmq.get_queue_attributes(Q).hiddenmsgs == 2
 
 
-def test_a_buried_message_rests_where_no_other_client_meets_it(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_buried_message_rests_where_no_other_client_meets_it(queue: RsmqQueue, rsmq: RsmqClient) -> None:
     message = a_message(b"\x92\x91\x01\x80", task="count")
     queue.enqueue(message)
     claimed = queue.claim()[0]
@@ -179,7 +179,7 @@ def test_a_buried_message_rests_where_no_other_client_meets_it(queue: RsmqQueue,
     assert rsmq.list_queues() == [Q]
 
 
-def test_a_dead_letter_is_put_back_in_line(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_a_dead_letter_is_put_back_in_line(queue: RsmqQueue, rsmq: RsmqClient) -> None:
     queue.enqueue(a_message(b"x"))
     queue.settle(Bury(queue.claim()[0], "why"))
     (burial,) = queue.burials()
@@ -202,7 +202,7 @@ def test_a_message_is_found_wherever_it_is(queue: RsmqQueue) -> None:
     assert [*states, queue.find(visible), queue.find("x")] == ["visible", "delayed", "hidden", "dead", "gone"]
 
 
-def test_what_is_no_task_is_buried_and_the_others_are_claimed(queue: RsmqQueue, rsmq: Rsmq) -> None:
+def test_what_is_no_task_is_buried_and_the_others_are_claimed(queue: RsmqQueue, rsmq: RsmqClient) -> None:
     rsmq.create_queue(Q)
     rsmq.send_messages(Q, ["{}", '{"task": "a"}', b"\xff", '{"task": "b", "args": [NaN]}'])
 
@@ -233,7 +233,7 @@ def half_made(raw: redis.Redis) -> None:
 
 
 def test_a_queue_that_a_foreign_client_left_half_made_is_completed_by_whoever_makes_it(
-    rsmq: Rsmq, raw: redis.Redis
+    rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     half_made(raw)
 
@@ -245,7 +245,7 @@ def test_a_queue_that_a_foreign_client_left_half_made_is_completed_by_whoever_ma
 
 
 def test_a_half_made_queue_is_completed_by_whoever_claims_from_it_or_sends_to_it(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.claim()
     raw.hdel(f"rsmq:{Q}:Q", "delay", "maxsize")
@@ -257,7 +257,7 @@ def test_a_half_made_queue_is_completed_by_whoever_claims_from_it_or_sends_to_it
 
 
 def test_who_only_polls_does_not_make_a_deleted_queue_anew(
-    queue: RsmqQueue, rsmq: Rsmq, raw: redis.Redis
+    queue: RsmqQueue, rsmq: RsmqClient, raw: redis.Redis
 ) -> None:
     queue.claim()
     rsmq.delete_queue(Q)

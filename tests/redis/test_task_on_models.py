@@ -16,7 +16,7 @@ from mqworker import App, Gq, JobStatus, Rsmq, Task
 from mqworker.errors import ConfigurationError, InvalidArgument, MqworkerError, NotSupported
 from mqworker.queues.catalogue import Model
 from mqworker.queues.gq.client import GqClient
-from mqworker.queues.rsmq.client import Rsmq as RsmqClient
+from mqworker.queues.rsmq.client import RsmqClient
 from tests.support.real_server import RealServer
 
 QUEUE = "line"

@@ -22,8 +22,7 @@ from mqworker.model.envelope import encode_call
 from mqworker.model.instant import After
 from mqworker.model.message import Message
 from mqworker.model.names import ConsumerName, MessageId, TaskName, consumer_name
-from mqworker.model.settlement import Ack, Bury, Park, Release
-from mqworker.model.settlement import Retry as RetrySettlement
+from mqworker.model.settlement import Ack, Bury, Park, Release, RetryAt
 from mqworker.model.value_codec import unpack
 from mqworker.settings import Settings
 from mqworker.store.embedded.share import stop_server
@@ -222,7 +221,7 @@ def test_a_failure_is_retried_by_the_policy_and_then_buried_with_its_traceback(
     fail.enqueue()
     first, second = worker.run_all()
 
-    assert isinstance(first, RetrySettlement)
+    assert isinstance(first, RetryAt)
     assert first.due == After(0)
     assert isinstance(second, Bury)
     assert second.reason == "retries_exhausted"
@@ -240,7 +239,7 @@ def test_a_task_may_ask_for_one_more_try(app: App, worker: HandWorker) -> None:
     later.enqueue()
 
     settlement = only(list(worker.run_all()))
-    assert isinstance(settlement, RetrySettlement)
+    assert isinstance(settlement, RetryAt)
     assert settlement.due == After(120_000)
 
 

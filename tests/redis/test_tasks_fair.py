@@ -10,7 +10,7 @@ import pytest
 
 from mqworker import App, Fair, JobStatus, Rate, Task, chain
 from mqworker.errors import ConfigurationError, InvalidArgument
-from mqworker.model.settlement import Retry
+from mqworker.model.settlement import RetryAt
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from tests.support.deadline import wait_until
@@ -118,7 +118,7 @@ def test_a_retry_waits_for_the_turn_of_its_tenant_again(app: App, queue: WorkQue
     job = fail.enqueue("a")
     queue.admit(1)
     (settlement,) = HandWorker(app).run_all()
-    assert isinstance(settlement, Retry)
+    assert isinstance(settlement, RetryAt)
 
     def is_let_in() -> bool:
         queue.promote()

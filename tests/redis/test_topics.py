@@ -19,12 +19,10 @@ import pytest
 import redis
 
 from mqworker.errors import ConfigurationError, InvalidArgument, StoreFull, StoreRefused
-from mqworker.model.unix_date import parse_unix_date, unix_date
 from mqworker.queues.topics.arguments import TopicOptions
-from mqworker.queues.topics.calls import TopicRecord
+from mqworker.queues.topics.calls import TopicNameTaken, TopicRecord
 from mqworker.queues.topics.client import AsyncTopics, Topics
-from mqworker.queues.topics.errors import TopicNameTaken
-from mqworker.queues.topics.xid import parse_xid, xid, xid_end
+from mqworker.queues.topics.xid import xid, xid_end
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.async_connection import open_async_connection
@@ -35,6 +33,7 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.messages import open_store
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
+from tests.support.topic_formats import parse_unix_date, parse_xid, unix_date
 
 Anything: TypeAlias = Any
 """What a caller without types may pass."""

@@ -9,7 +9,7 @@ import pytest
 
 from mqworker.errors import InvalidArgument, QueueFull
 from mqworker.model.instant import After, At
-from mqworker.model.settlement import Ack, Bury, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Release, RetryAt
 from mqworker.queues.work.async_queue import AsyncWorkQueue
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.async_store import AsyncStore
@@ -51,7 +51,9 @@ def test_messages_are_enqueued_claimed_extended_and_settled(server: RealServer) 
 
         assert all(enqueued.is_new for enqueued in stored)
         assert await queue.extend(held, lease_ms=AN_HOUR_MS) == []
-        assert await queue.settle(Ack(done, b"r"), Retry(again), Release(released), Bury(buried, "why")) == []
+        assert (
+            await queue.settle(Ack(done, b"r"), RetryAt(again), Release(released), Bury(buried, "why")) == []
+        )
         assert bodies(await queue.claim(5)) == [b"2", b"1"]
         assert (await queue.find(done.id)).result == b"r"
         late = Ack(done)

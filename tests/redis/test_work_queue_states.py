@@ -27,7 +27,7 @@ from mqworker.model.guard import Guard, GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After, At
 from mqworker.model.message import Message
 from mqworker.model.record import decode_record, is_on_probation
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt, Settlement, Suspect
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import Call
@@ -536,7 +536,7 @@ def _settlement(delivery: Delivery, ending: str) -> Settlement:
             return Ack(delivery, b"done" if ending == "result" else b"")
         case "back" | "delayed" | "past":
             due = {"back": After(0), "delayed": After(AN_HOUR_MS), "past": At(1)}[ending]
-            return Retry(delivery, due)
+            return RetryAt(delivery, due)
         case "front":
             return Release(delivery)
         case "crash":

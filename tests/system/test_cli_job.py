@@ -8,7 +8,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import encode_call
 from mqworker.model.instant import After
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Failure, Retry, Run, Suspect
+from mqworker.model.settlement import Ack, Bury, Failure, RetryAt, Run, Suspect
 from mqworker.model.value_codec import pack
 from mqworker.tasks.running.progress import progress_call
 from tests.support.command_line import CONSUMER, CommandLine
@@ -63,7 +63,7 @@ def test_a_delayed_message_says_until_when(line: CommandLine) -> None:
 
 def test_a_retry_says_after_which_error_without_secrets(line: CommandLine) -> None:
     delivery = a_delivery(line)
-    line.queue("mail").settle(Retry(delivery, After(60_000), FAILURE), consumer=CONSUMER)
+    line.queue("mail").settle(RetryAt(delivery, After(60_000), FAILURE), consumer=CONSUMER)
 
     told = explain(line, delivery.id)
 
@@ -180,7 +180,7 @@ def test_show_keeps_arguments_to_itself_unless_asked(line: CommandLine) -> None:
 
 def test_show_tells_what_happened_so_far(line: CommandLine) -> None:
     delivery = a_delivery(line)
-    line.queue("mail").settle(Retry(delivery, After(60_000), FAILURE), consumer=CONSUMER)
+    line.queue("mail").settle(RetryAt(delivery, After(60_000), FAILURE), consumer=CONSUMER)
 
     shown = line.type("job", "show", delivery.id, "--queue", "mail").output
 

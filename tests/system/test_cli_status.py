@@ -12,7 +12,7 @@ import pytest
 from mqworker.model.settlement import Ack
 from mqworker.queues.work.keys import beats_keys
 from mqworker.queues.work.queue import WorkQueue
-from mqworker.queues.work.samples import sample
+from mqworker.queues.work.throughput import sample
 from tests.support.command_line import CONSUMER, NODE, CommandLine, a_child
 from tests.support.messages import open_store, some_messages
 from tests.support.real_cluster import RealCluster

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from mqworker import Gq, Rsmq
-from mqworker.queues.rsmq.client import Rsmq as RsmqClient
+from mqworker.queues.rsmq.client import RsmqClient
 from mqworker.queues.rsmq.queue import RsmqQueue
 from mqworker.tasks.outcome import JobStatus
 from tests.support.command_line import CommandLine

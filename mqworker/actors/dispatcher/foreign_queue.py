@@ -24,7 +24,7 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import decode_record
-from mqworker.model.settlement import Bury, Crash, Failure, Retry, Settlement, Suspect
+from mqworker.model.settlement import Bury, Crash, Failure, RetryAt, Settlement, Suspect
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.catalogue import Model, from_plain, open_queue, public_facts
 from mqworker.queues.work.calls import WorkQueueOptions
@@ -229,7 +229,7 @@ def foreign_queues_of(start: ChildStart) -> ForeignQueues:
 def _given_up(settlement: Settlement) -> Settlement:
     if isinstance(settlement, Bury):
         return settlement
-    failure = settlement.failure if isinstance(settlement, Retry) else None
+    failure = settlement.failure if isinstance(settlement, RetryAt) else None
     was = "the worker died" if isinstance(settlement, Crash) else "the worker ended"
     return Bury(
         settlement.delivery,

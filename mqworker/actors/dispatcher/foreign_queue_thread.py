@@ -22,12 +22,12 @@ from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After, Instant
 from mqworker.model.record import encode_delivery
-from mqworker.model.settlement import Park, Release, Retry, Settlement
+from mqworker.model.settlement import Park, Release, RetryAt, Settlement
 from mqworker.model.settlement_parts import Parts, settlement_of
 from mqworker.queues.catalogue import Model, OpenQueue, close_queue
+from mqworker.store.outage import OUTAGE_ROUND_MS
 
 LARGEST_CLAIM = 500
-OUTAGE_PAUSE_MS = 500
 NO_PAUSE_MS = 0
 CLOSE_S = 2.0
 _LONGEST_TROUBLE = 300
@@ -245,7 +245,7 @@ class ForeignQueueThread:
             self._wake_dispatcher()
 
     def _note(self, fence: int, settlement: Settlement, now_ms: int) -> None:
-        if isinstance(settlement, Retry | Park) and "delay" not in self._model.wishes:
+        if isinstance(settlement, RetryAt | Park) and "delay" not in self._model.wishes:
             due_ms = now_ms + self._ms_until(settlement.due)
             heapq.heappush(self._postponed, _Postponed(due_ms, fence, settlement))
         else:
@@ -331,7 +331,7 @@ class ForeignQueueThread:
         if not self.trouble:
             self._log.warning("store_unavailable", reason=reason)
         self.trouble = reason[:_LONGEST_TROUBLE]
-        self._resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+        self._resume_at_ms = now_ms + OUTAGE_ROUND_MS
 
     def _note_health(self) -> None:
         if self.trouble:
@@ -340,4 +340,4 @@ class ForeignQueueThread:
 
 
 def _kind(settlement: Settlement) -> str:
-    return type(settlement).__name__.lower()
+    return "retry" if isinstance(settlement, RetryAt) else type(settlement).__name__.lower()

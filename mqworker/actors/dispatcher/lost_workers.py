@@ -32,7 +32,7 @@ from mqworker.model.settlement import (
     Failure,
     Park,
     Release,
-    Retry,
+    RetryAt,
     Settlement,
     Suspect,
 )
@@ -214,7 +214,7 @@ def _timed_out(delivery: Delivery, task: Mapping[str, Any], cause: str) -> Settl
     failure = Failure("HardTimeout", "the task ran past its hard time-out; its worker was killed")
     if delivery.failures >= task.get("retries", 0):
         return Bury(delivery, "timed out", failure, evidence={"cause": cause})
-    return Retry(delivery, After(min(_LONGEST_PAUSE_MS, 1_000 * 2**delivery.failures)), failure)
+    return RetryAt(delivery, After(min(_LONGEST_PAUSE_MS, 1_000 * 2**delivery.failures)), failure)
 
 
 def _delivery(fence: int, record: bytes) -> Delivery | UnreadableDelivery:
@@ -229,7 +229,7 @@ def _unreadable(delivery: UnreadableDelivery) -> Settlement:
 
 
 _MOST_UNTOLD = 1_000
-_EVENT_BY_KIND = {Crash: "delivery_crashed", Retry: "delivery_timed_out", Bury: "delivery_buried"}
+_EVENT_BY_KIND = {Crash: "delivery_crashed", RetryAt: "delivery_timed_out", Bury: "delivery_buried"}
 
 
 class CrashReports:

@@ -28,7 +28,7 @@ from mqworker.errors import MqworkerError
 from mqworker.log import Logger
 from mqworker.model.record import task_of
 from mqworker.model.settlement import Settlement
-from mqworker.queues.work.foreign import readable_fences
+from mqworker.queues.work.keys import readable_fences
 from mqworker.store.store import Store
 
 RECONCILE_EVERY_MS = 5_000

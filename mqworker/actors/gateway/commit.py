@@ -22,7 +22,8 @@ from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb, V
 from mqworker.actors.gateway.watch import GatewayWatch
 from mqworker.actors.mail import GatewayCalls, GatewayReplies, Mail, PeerLost, WatchQueues
 from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable
-from mqworker.store.group_commit import Entry
+from mqworker.store.exchange import Entry
+from mqworker.store.outage import OUTAGE_PAUSE_MS
 from mqworker.store.procedure import Procedure, Step
 from mqworker.store.script import Call
 from mqworker.store.store import Store
@@ -31,7 +32,6 @@ GATEWAY = "gateway:"
 """How the names of gateways begin."""
 PATIENCE_MS = 4_000
 """So long a call may wait for Redis before it is answered as unavailable."""
-_PAUSE_MS = 200
 
 Answer = tuple[int, list[Any]]
 """The number of a call and its reply."""
@@ -70,7 +70,7 @@ class GatewayCommits:
         self._commit([open_call for open_call in self._open_calls if not open_call.is_in_trouble])
         if now_ms >= self._resume_at_ms:
             self._commit([open_call for open_call in self._open_calls if open_call.is_in_trouble])
-            self._resume_at_ms = now_ms + _PAUSE_MS
+            self._resume_at_ms = now_ms + OUTAGE_PAUSE_MS
         for open_call in self._open_calls:
             if now_ms >= open_call.deadline_ms:
                 self._answer(open_call.sender, open_call.give_up())

@@ -21,10 +21,10 @@ from mqworker.model.record import decode_record
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import UNREADABLE
+from mqworker.store.outage import OUTAGE_PAUSE_MS
 
 POLL_S = 1.0
 """A lost wake-up costs this much."""
-_PAUSE_S = 0.2
 _LARGEST_CLAIM = 250
 
 OnDelivery = Callable[[str, Delivery], None]
@@ -137,7 +137,7 @@ class WorkSource:
         line.is_claiming = False
         if not reply[0]:
             line.is_unsure = True
-            asyncio.get_running_loop().call_later(_PAUSE_S, self._claim, queue)
+            asyncio.get_running_loop().call_later(OUTAGE_PAUSE_MS / 1000, self._claim, queue)
             return
         was_unsure, line.is_unsure = line.is_unsure, False
         known = line.in_hand | line.settled_meanwhile if was_unsure else line.in_hand
@@ -182,7 +182,9 @@ class WorkSource:
     def _on_settled(self, queue: str, fences: list[int], arguments: list[Any], reply: list[Any]) -> None:
         if not reply[0]:
             # Fenced: what was settled after all is refused, and nothing happens twice.
-            asyncio.get_running_loop().call_later(_PAUSE_S, self._settle_again, queue, fences, arguments)
+            asyncio.get_running_loop().call_later(
+                OUTAGE_PAUSE_MS / 1000, self._settle_again, queue, fences, arguments
+            )
             return
         line = self._lines[queue]
         line.in_hand.difference_update(fences)

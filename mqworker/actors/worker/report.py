@@ -14,7 +14,7 @@ from mqworker.actors.actor import Post
 from mqworker.actors.mail import DeliveriesFinished
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import QueueName
-from mqworker.model.settlement import Ack, Bury, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, RetryAt, Settlement
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.work.calls import WorkQueueCalls
 
@@ -141,7 +141,7 @@ def _parts(settlements: list[Settlement]) -> list[list[Settlement]]:
 def _run_ms_by_task(settlements: Sequence[Settlement]) -> dict[str, tuple[int, float]]:
     times: dict[str, list[float]] = {}
     for settlement in settlements:
-        run = settlement.run if type(settlement) is Ack or isinstance(settlement, Retry | Bury) else None
+        run = settlement.run if type(settlement) is Ack or isinstance(settlement, RetryAt | Bury) else None
         if run is not None and isinstance(settlement.delivery, Delivery):
             times.setdefault(settlement.delivery.task, []).append(run.run_ms)
     return {task: (len(runs), sum(runs)) for task, runs in times.items()}

@@ -8,7 +8,8 @@ document; `mqworker.queues.gq.rules` states the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from mqworker.errors import ConfigurationError
 from mqworker.model.names import DEFAULT_NAMESPACE
@@ -31,6 +32,8 @@ from mqworker.store.store import Store
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+_REDIS_SCHEMES = ("redis://", "rediss://", "redis+", "rediss+", "unix://")
+
 DEFAULT_LIVENESS = GqLiveness()
 DEFAULT_RETENTION = GqRetention()
 
@@ -42,12 +45,24 @@ class GqClient:
         self.store = store
 
     @classmethod
-    def on_redis(cls, name: str, store: Store, *, namespace: str = DEFAULT_NAMESPACE) -> GqClient:
+    def from_url(cls, name: str, url: str, *, namespace: str = DEFAULT_NAMESPACE) -> Self:
+        """A queue by URL alone, in Redis (`redis://…`) or in a SQL database (`sqlite:///jobs.db`).
+
+        `close` or `with` closes what was opened.
+        """
+        if not url.startswith(_REDIS_SCHEMES):
+            return cls.on_sql(name, url)
+        database = GqRedis(name, Store.from_url(url), namespace=namespace)
+        database.owns_store = True
+        return cls(database)
+
+    @classmethod
+    def on_redis(cls, name: str, store: Store, *, namespace: str = DEFAULT_NAMESPACE) -> Self:
         """A queue in Redis; closing the store is the caller's."""
         return cls(GqRedis(name, store, namespace=namespace))
 
     @classmethod
-    def on_sql(cls, name: str, database: str | Engine) -> GqClient:
+    def on_sql(cls, name: str, database: str | Engine) -> Self:
         """A queue in a SQL database, whose tables are created if missing.
 
         By URL (`sqlite:///jobs.db`, `postgresql+psycopg://…`), or an engine that stays the caller's.
@@ -101,3 +116,11 @@ class GqClient:
     def close(self) -> None:
         """Close what was opened for this client."""
         self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -9,7 +9,7 @@ from mqworker.model.names import QueueName
 
 @dataclass(frozen=True, slots=True)
 class GqKeys:
-    """The keys of one gq queue, in the order in which its scripts receive them (parts/gq_queue.lua)."""
+    """The keys of one gq queue, in the order in which its scripts receive them (parts/queue.lua)."""
 
     shared: tuple[str, ...]
     prefix: str
@@ -23,7 +23,7 @@ class GqKeys:
             f"{prefix}meta",  # hash: last id, last birth, how many ended ones are kept by status
             f"{prefix}queued",  # zset: id -> id, of the queued: oldest first, also after a return
             f"{prefix}payloads",  # hash: id -> payload
-            f"{prefix}records",  # hash: id -> status and times, see parts/gq_queue.lua
+            f"{prefix}records",  # hash: id -> status and times, see parts/queue.lua
             f"{prefix}deadlines",  # zset: id -> deadline, ms, of the queued that have one
             f"{prefix}leases",  # zset: id -> deadline or end of a later lease, ms, of the consumed
             f"{prefix}owned",  # zset without order: '<consumer>.<claim> <id>', of the consumed

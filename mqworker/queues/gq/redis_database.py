@@ -19,18 +19,20 @@ from mqworker.queues.gq.rules import (
     GqTerms,
     GqView,
 )
-from mqworker.store.lanes import LanePool
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.exchange import LanePool
+from mqworker.store.procedure import Commands, Procedure
 from mqworker.store.store import Store
 
 
 class GqRedis:
-    """The statements of gq on one queue in Redis. Safe between threads. The store stays the caller's."""
+    """The statements of gq on one queue in Redis. Safe between threads."""
 
     def __init__(self, name: str, store: Store, *, namespace: str = DEFAULT_NAMESPACE) -> None:
         self._store = store
         self._calls = GqCalls(namespace, queue_name(name))
         self._lanes = LanePool()
+        self.owns_store = False
+        """Whether `close` closes the store."""
 
     def prepare_push(self, messages: Sequence[GqOutgoing]) -> Callable[[], list[int]]:
         """A push in a lane of its own until it is answered: sent again, it is recognised."""
@@ -107,12 +109,14 @@ class GqRedis:
         return self._store.follow(self._list_consumers())
 
     def close(self) -> None:
-        """Nothing: the store was the caller's before, and stays so."""
+        """Close the store that was opened for this queue; a store that was given stays the caller's."""
+        if self.owns_store:
+            self._store.close()
 
     def _find(self, message: int) -> Procedure[GqRecord | None]:
         keys = self._calls.keys
         commands = (("HGET", keys.named("records"), message), ("HGET", keys.named("payloads"), message))
-        record, payload = yield Read(commands, keys.shared[0])
+        record, payload = yield Commands(commands, keys.shared[0])
         if record is None or payload is None:
             return None
         status, _, created, deadline, attempts, consumer, _, reason = record.decode().split(" ")
@@ -134,7 +138,7 @@ class GqRedis:
             ("ZCARD", keys.named("owned")),
             ("HMGET", keys.named("meta"), GqStatus.PROCESSED, GqStatus.FAILED),
         )
-        queued, consumed, ended = yield Read(commands, keys.shared[0])
+        queued, consumed, ended = yield Commands(commands, keys.shared[0])
         numbers = (queued, consumed, *(int(number or 0) for number in ended))
         return dict(zip(GqStatus, numbers, strict=True))
 
@@ -144,7 +148,7 @@ class GqRedis:
             ("ZRANGE", keys.named("births"), 0, -1),
             ("ZRANGE", keys.named("beats"), 0, -1, "WITHSCORES"),
         )
-        names, beats = yield Read(commands, keys.shared[0])
+        names, beats = yield Commands(commands, keys.shared[0])
         beat_by_name = dict(zip(beats[::2], beats[1::2], strict=True))
         # The two reads are not one: somebody may have come or gone in between.
         return [

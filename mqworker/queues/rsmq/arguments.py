@@ -1,15 +1,48 @@
-"""What RSMQ accepts, checked before anything is sent; the refusals are those of its Node.js client."""
+"""What RSMQ accepts, checked before anything is sent, and its errors.
+
+Names and messages of the errors are those of its Node.js client.
+"""
 
 from __future__ import annotations
 
 import re
 
+from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.model.names import shown
-from mqworker.queues.rsmq.errors import RsmqInvalidArgument
+
+
+class RsmqError(MqworkerError):
+    """A refusal in the words of RSMQ: `name` for programs, `message` for people, and what was given."""
+
+    def __init__(self, name: str, message: str, detail: str = "") -> None:
+        super().__init__(f"{message} ({detail})" if detail else message)
+        self.name = name
+        self.message = message
+
+
+class RsmqInvalidArgument(RsmqError, InvalidArgument):
+    """Mend the call: a parameter is missing or outside what RSMQ accepts. Nothing was written."""
+
+
+class RsmqQueueNotFound(RsmqError, UnknownQueue):
+    """Create the queue first: there is none of that name, or a foreign client left it half made."""
+
+
+def refusal(name: str, queue: str) -> RsmqError:
+    """The error for a name that a script answered."""
+    match name:
+        case "queueNotFound":
+            return RsmqQueueNotFound(name, "Queue not found", f"qname is {queue!r}")
+        case "queueExists":
+            return RsmqError(name, "Queue exists", f"qname is {queue!r}")
+        case "messageTooLong":
+            return RsmqInvalidArgument(name, "Message too long", f"see maxsize of queue {queue!r}")
+        case _:
+            raise AssertionError(f"no script answers {name!r}")
+
 
 LONGEST_SECONDS = 9_999_999
 SMALLEST_MAXSIZE, LARGEST_MAXSIZE, NO_MAXSIZE = 1024, 65_536, -1
-LONGEST_NAME = 160
 
 DEFAULT_VT = 30
 DEFAULT_DELAY = 0

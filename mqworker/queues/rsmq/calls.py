@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from mqworker.queues.rsmq import arguments as accept
-from mqworker.queues.rsmq.errors import refusal
+from mqworker.queues.rsmq.arguments import refusal
 from mqworker.queues.rsmq.keys import RsmqKeys
 from mqworker.store.script import Call, RawReply, scripts_of
 

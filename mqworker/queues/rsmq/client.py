@@ -8,20 +8,28 @@ lost is repeated by the store without harm; only what a lost receive took stays 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from mqworker.queues.rsmq.arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq.calls import RsmqAttributes, RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq.steps import RsmqSteps
-from mqworker.store.async_store import AsyncStore
-from mqworker.store.store import Store
+from mqworker.store.async_store import AsyncStore, AsyncStoreClient
+from mqworker.store.store import Store, StoreClient
 
 
-class Rsmq:
+class RsmqClient(StoreClient):
     """All queues of one namespace, synchronously. Safe between threads. Refusals are `RsmqError`s."""
 
     def __init__(self, store: Store, options: RsmqOptions | None = None) -> None:
-        self.store = store
+        super().__init__(store)
         self._steps = RsmqSteps(options or RsmqOptions())
+
+    @classmethod
+    def from_url(cls, url: str, options: RsmqOptions | None = None) -> Self:
+        """A client with a store of its own, which `close` or `with` closes."""
+        client = cls(Store.from_url(url), options)
+        client.owns_store = True
+        return client
 
     def create_queue(
         self, qname: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE
@@ -82,12 +90,19 @@ class Rsmq:
         return self.store.follow(self._steps.change_message_visibility(qname, message_id, vt))
 
 
-class AsyncRsmq:
+class AsyncRsmqClient(AsyncStoreClient):
     """All queues of one namespace, for one event loop. Refusals are `RsmqError`s."""
 
     def __init__(self, store: AsyncStore, options: RsmqOptions | None = None) -> None:
-        self.store = store
+        super().__init__(store)
         self._steps = RsmqSteps(options or RsmqOptions())
+
+    @classmethod
+    def from_url(cls, url: str, options: RsmqOptions | None = None) -> Self:
+        """A client with a store of its own, which `close` or `async with` closes."""
+        client = cls(AsyncStore.from_url(url), options)
+        client.owns_store = True
+        return client
 
     async def create_queue(
         self, qname: str, *, vt: int = DEFAULT_VT, delay: int = DEFAULT_DELAY, maxsize: int = DEFAULT_MAXSIZE

@@ -18,7 +18,7 @@ def registry_key(namespace: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RsmqKeys:
-    """The keys of one RSMQ queue, in the order in which its scripts receive them (parts/rsmq_queue.lua)."""
+    """The keys of one RSMQ queue, in the order in which its scripts receive them (parts/queue.lua)."""
 
     shared: tuple[str, str, str]
     registry: str

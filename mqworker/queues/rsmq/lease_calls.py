@@ -11,9 +11,9 @@ from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import as_argument
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, message_id
-from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, RetryAt, Settlement, Suspect
+from mqworker.queues.rsmq.arguments import refusal
 from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqMessage, checked, received_messages, sent_ms
-from mqworker.queues.rsmq.errors import refusal
 from mqworker.queues.rsmq.keys import RsmqKeys
 from mqworker.queues.rsmq.text import TaskText, decode_text, encode_text
 from mqworker.store.script import Call, RawReply, scripts_of
@@ -113,7 +113,7 @@ def _arguments_of(settlement: Settlement) -> tuple[str | bytes, str | bytes, str
     match settlement:
         case Ack():
             return ("ack", fence, "")
-        case Retry(_, due) | Park(_, due):
+        case RetryAt(_, due) | Park(_, due):
             return ("again", fence, as_argument(due))
         case Release() | Crash() | Suspect():
             return ("front", fence, "")

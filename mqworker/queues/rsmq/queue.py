@@ -27,7 +27,7 @@ from mqworker.queues.rsmq.arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAU
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.lease_calls import RsmqLeaseCalls, outgoing_of
 from mqworker.queues.rsmq.steps import LARGEST_BATCH, RsmqSteps, chunks
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.procedure import Commands, Procedure
 from mqworker.store.store import Store
 
 DEFAULT_LEASE_MS = 30_000
@@ -218,7 +218,7 @@ class RsmqQueueSteps:
     def find(self, message: MessageId) -> Procedure[RsmqState]:
         """Look at one message, in one round trip."""
         keys, (dead, _, _) = self._keys, self._keys.dead
-        time, visible_at_ms, received, is_dead = yield Read(
+        time, visible_at_ms, received, is_dead = yield Commands(
             (
                 ("TIME",),
                 ("ZSCORE", keys.line, message),
@@ -236,15 +236,15 @@ class RsmqQueueSteps:
     def counts(self) -> Procedure[dict[str, int]]:
         """Look at the keys, in two round trips; a queue that does not exist holds nothing."""
         line, (_, _, buried_key) = self._keys.line, self._keys.dead
-        time, messages, dead = yield Read((("TIME",), ("ZCARD", line), ("ZCARD", buried_key)), line)
+        time, messages, dead = yield Commands((("TIME",), ("ZCARD", line), ("ZCARD", buried_key)), line)
         now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
-        (hidden,) = yield Read((("ZCOUNT", line, f"({now_ms}", "+inf"),), line)
+        (hidden,) = yield Commands((("ZCOUNT", line, f"({now_ms}", "+inf"),), line)
         return {"visible": max(0, messages - hidden), "hidden": hidden, "dead": dead}
 
     def burial(self, message: str) -> Procedure[RsmqBurial | None]:
         """One dead letter."""
         messages_key, letters_key, buried_key = self._keys.dead
-        parts = yield Read(
+        parts = yield Commands(
             (
                 ("HGET", messages_key, message),
                 ("ZSCORE", buried_key, message),
@@ -258,12 +258,12 @@ class RsmqQueueSteps:
         """Dead letters with their reasons, read in two round trips."""
         messages_key, letters_key, buried_key = self._keys.dead
         found: list[bytes] = (
-            yield Read((("ZRANGE", buried_key, start, start + count - 1, "WITHSCORES"),), self._keys.line)
+            yield Commands((("ZRANGE", buried_key, start, start + count - 1, "WITHSCORES"),), self._keys.line)
         )[0]
         if not found:
             return []
         ids = found[::2]
-        messages, letters = yield Read(
+        messages, letters = yield Commands(
             (("HMGET", messages_key, *ids), ("HMGET", letters_key, *ids)), self._keys.line
         )
         return [

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from mqworker.model.names import whole_number
 from mqworker.queues.rsmq import arguments as accept
+from mqworker.queues.rsmq.arguments import RsmqInvalidArgument
 from mqworker.queues.rsmq.calls import OutgoingMessage, RsmqAttributes, RsmqCalls, RsmqMessage, RsmqOptions
-from mqworker.queues.rsmq.errors import RsmqInvalidArgument
 from mqworker.queues.rsmq.keys import registry_key
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.procedure import Commands, Procedure
 
 LARGEST_BATCH = 1_000
 """Messages in one call: the arguments must fit Lua's stack, and nobody else should wait long for it."""
@@ -38,7 +38,7 @@ class RsmqSteps:
 
     def list_queues(self) -> Procedure[list[str]]:
         """All names; those that we would refuse are shown all the same."""
-        names: list[bytes] = (yield Read((("SMEMBERS", self._registry),), self._registry))[0]
+        names: list[bytes] = (yield Commands((("SMEMBERS", self._registry),), self._registry))[0]
         return sorted(name.decode(errors="backslashreplace") for name in names)
 
     def delete_queue(self, queue: str) -> Procedure[None]:

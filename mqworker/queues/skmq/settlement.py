@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After
-from mqworker.model.settlement import Ack, Bury, Failure, Park, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Failure, Park, RetryAt, Settlement
 
 ACK = "ack"
 ARRIVED = "arrived"
@@ -34,7 +34,7 @@ def settlement_of(feedback: str, delivery: Delivery, rules: RetryRules) -> Settl
     failure = Failure("SkmqPushFailed", feedback)
     if feedback == ERROR or delivery.failures >= rules.retry_times:
         return Bury(delivery, feedback, failure)
-    return Retry(delivery, After(rules.retry_delay_ms), failure)
+    return RetryAt(delivery, After(rules.retry_delay_ms), failure)
 
 
 def look_again(delivery: Delivery) -> Settlement:

@@ -8,9 +8,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqworker.errors import StoreRefused
+from mqworker.errors import MqworkerError, StoreRefused
 from mqworker.queues.topics.arguments import TopicOptions
-from mqworker.queues.topics.errors import TopicNameTaken
 from mqworker.queues.topics.keys import TopicKeys
 from mqworker.queues.topics.xid import XidSource, xid_end
 from mqworker.store.script import Call, RawReply, scripts_of
@@ -165,3 +164,16 @@ def _record(key: str, element: bytes) -> TopicRecord:
 
 def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
+
+
+class TopicNameTaken(MqworkerError):
+    """Choose another name: with the one given, the peer would read from a queue of its own other consumer.
+
+    The documented keys join names by '_', so `A_B` with consumer `C` and `A` with `B_C` are one. `key` and
+    `consumer` are those that the peer has already. Nothing was written.
+    """
+
+    def __init__(self, text: str, *, key: str, consumer: str) -> None:
+        super().__init__(text)
+        self.key = key
+        self.consumer = consumer

@@ -12,20 +12,28 @@ documented keys lie in any slot, so a cluster is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.calls import Dispatched, TopicRecord
 from mqworker.queues.topics.steps import TopicSteps
-from mqworker.store.async_store import AsyncStore
-from mqworker.store.store import Store
+from mqworker.store.async_store import AsyncStore, AsyncStoreClient
+from mqworker.store.store import Store, StoreClient
 
 
-class Topics:
+class Topics(StoreClient):
     """All topics of one prefix in one database, synchronously. Safe between threads."""
 
     def __init__(self, store: Store, options: TopicOptions | None = None) -> None:
-        self.store = store
+        super().__init__(store)
         self._steps = TopicSteps(options or TopicOptions())
+
+    @classmethod
+    def from_url(cls, url: str, options: TopicOptions | None = None) -> Self:
+        """A client with a store of its own, which `close` or `with` closes."""
+        client = cls(Store.from_url(url), options)
+        client.owns_store = True
+        return client
 
     @property
     def channel(self) -> str:
@@ -68,12 +76,19 @@ class Topics:
         return self.store.follow(self._steps.sweep())
 
 
-class AsyncTopics:
+class AsyncTopics(AsyncStoreClient):
     """All topics of one prefix in one database, for one event loop."""
 
     def __init__(self, store: AsyncStore, options: TopicOptions | None = None) -> None:
-        self.store = store
+        super().__init__(store)
         self._steps = TopicSteps(options or TopicOptions())
+
+    @classmethod
+    def from_url(cls, url: str, options: TopicOptions | None = None) -> Self:
+        """A client with a store of its own, which `close` or `async with` closes."""
+        client = cls(AsyncStore.from_url(url), options)
+        client.owns_store = True
+        return client
 
     async def publish(self, key: str, payload: bytes | str) -> str:
         """Append a record to the main queue of a topic; its id."""

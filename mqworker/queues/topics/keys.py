@@ -10,7 +10,7 @@
     MESSAGES_FOO_BAR_127.0.0.1:5467      list: the dedicated queue of a peer, records as in the main queue
     LASTACTION_BAR_127.0.0.1:5467        string with a time to live: when the peer subscribed or observed last
 
-Only the server knows all consumers and peers, so scripts build these names themselves (parts/topic_keys.lua).
+Only the server knows all consumers and peers, so scripts build these names themselves (parts/keys.lua).
 They lie in any slot: topics need a server of their own or a primary with replicas, never a cluster.
 """
 

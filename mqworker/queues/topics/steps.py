@@ -9,7 +9,7 @@ from mqworker.errors import ConfigurationError
 from mqworker.queues.topics import arguments as accept
 from mqworker.queues.topics.arguments import LARGEST_BATCH, TopicOptions
 from mqworker.queues.topics.calls import Dispatched, Moved, Swept, TopicCalls, TopicRecord, foreign_key
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.procedure import Commands, Procedure
 
 _LARGEST_BATCH_BYTES = 4 * 1024 * 1024
 _SWEPT_AT_ONCE = 100
@@ -66,7 +66,7 @@ class TopicSteps:
             return Dispatched(0, 0, None)
         # EXISTS and not LLEN: under a key of another type the script is to say what is wrong with it.
         asked = tuple(("EXISTS", self.calls.keys.queue_of(key)) for key in keys)
-        found = yield Read(asked, self.calls.keys.subscribed)
+        found = yield Commands(asked, self.calls.keys.subscribed)
         moves = yield from self._dispatch_all(
             [key for key, is_there in zip(keys, found, strict=True) if is_there]
         )
@@ -90,7 +90,7 @@ class TopicSteps:
         """Ask the server once whether it is part of a cluster, where topics cannot be."""
         if self._is_checked:
             return
-        told: bytes = (yield Read((("INFO", "cluster"),), self.calls.keys.subscribed))[0]
+        told: bytes = (yield Commands((("INFO", "cluster"),), self.calls.keys.subscribed))[0]
         if b"cluster_enabled:1" in told:
             raise ConfigurationError(
                 "topics need a single server, with replicas or not: their documented keys lie in different "
@@ -123,7 +123,7 @@ class TopicSteps:
                 return replace(moved, count=total)
 
     def _members(self, key: str) -> Procedure[list[bytes]]:
-        names: list[bytes] = (yield Read((("SMEMBERS", key),), key))[0]
+        names: list[bytes] = (yield Commands((("SMEMBERS", key),), key))[0]
         return sorted(names)
 
 

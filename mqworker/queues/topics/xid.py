@@ -9,9 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.names import shown
@@ -20,17 +18,6 @@ TAIL_BYTES = 8
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _PADDING_BITS = 4  # 96 bits are nineteen digits of five bits, and one bit more
-_XID = re.compile(r"[0-9a-v]{19}[0g]", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Xid:
-    """What an id says about where it comes from."""
-
-    seconds: int
-    machine: int
-    process: int
-    count: int
 
 
 class XidSource:
@@ -61,12 +48,3 @@ def xid(seconds: int, tail: bytes) -> str:
         raise InvalidArgument(f"seconds is {seconds}, tail {shown(tail)}; accepted: 32 bits and 8 bytes")
     number = int.from_bytes(seconds.to_bytes(4, "big") + tail, "big") << _PADDING_BITS
     return "".join(_DIGITS[number >> shift & 31] for shift in range(95, -1, -5))
-
-
-def parse_xid(text: str) -> Xid:
-    """What the id says; raises `InvalidArgument` for anything else."""
-    if not _XID.fullmatch(text):
-        raise InvalidArgument(f"id is {shown(text)}; accepted are 20 characters of 0-9 a-v, the last 0 or g")
-    whole = (int(text, 32) >> _PADDING_BITS).to_bytes(12, "big")
-    parts = (whole[:4], whole[4:7], whole[7:9], whole[9:])
-    return Xid(*(int.from_bytes(part, "big") for part in parts))

@@ -1,9 +1,11 @@
-"""The work queue for asyncio: every verb of `WorkQueue`, awaited.
+"""The work queue for asyncio: the verbs of `WorkQueue`, awaited, without those that only actors need.
 
-The steps are the same (work_steps.py); only who follows them differs.
+The steps are the same (steps.py); only who follows them differs.
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.delivery import Delivery
@@ -13,18 +15,25 @@ from mqworker.model.settlement import Settlement
 from mqworker.queues.work.calls import PendingElement, WorkQueueCalls, WorkQueueOptions
 from mqworker.queues.work.queue import DEFAULT_LEASE_MS
 from mqworker.queues.work.steps import QueueCounts, Whereabouts, WorkQueueSteps
-from mqworker.store.async_store import AsyncStore
+from mqworker.store.async_store import AsyncStore, AsyncStoreClient
 
 
-class AsyncWorkQueue:
+class AsyncWorkQueue(AsyncStoreClient):
     """One queue, for one event loop."""
 
     def __init__(self, name: str, store: AsyncStore, options: WorkQueueOptions | None = None) -> None:
+        super().__init__(store)
         options = options or WorkQueueOptions()
         self.name = queue_name(name)
         self.calls = WorkQueueCalls(self.name, options)
-        self.store = store
         self._steps = WorkQueueSteps(self.calls, options.namespace)
+
+    @classmethod
+    def from_url(cls, name: str, url: str, options: WorkQueueOptions | None = None) -> Self:
+        """A queue with a store of its own, which `close` or `async with` closes."""
+        queue = cls(name, AsyncStore.from_url(url), options)
+        queue.owns_store = True
+        return queue
 
     async def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""

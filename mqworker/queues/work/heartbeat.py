@@ -20,13 +20,13 @@ from mqworker.queues.work.keys import beats_keys
 from mqworker.store.command import Command, pack
 from mqworker.store.link.connection import Connection
 from mqworker.store.link.pool import LINK_ERRORS, Link, reader_of, socket_of
+from mqworker.store.outage import OUTAGE_PAUSE_MS
 from mqworker.store.script import scripts_of
 
 script = scripts_of(__package__)
 
 KEPT_MS = 3_600_000
 """How long a consumer is listed that beats no more; whoever is not listed counts as silent, too."""
-OPEN_AGAIN_MS = 200
 HUNG_MS = 10_000
 """A link that gave no answer for so long is replaced."""
 MOST_UNANSWERED = 100
@@ -120,21 +120,21 @@ class Heartbeat:
                 else:
                     self._wanted = opened if opened is not None else self._wanted
                     self._is_opening = False
-                    self._open_at_ms = now_ms + OPEN_AGAIN_MS
+                    self._open_at_ms = now_ms + OUTAGE_PAUSE_MS
 
     def _open(self, covered: frozenset[str]) -> None:
         """In a thread: link up with every server that owns keys which nobody beats under."""
         wanted: frozenset[str] | None = None
         try:
-            groups = self._connection.nodes_of(self._keys)
+            groups = self._connection.pools_of(self._keys)
             if len(groups) == 1:  # a single server: all would lie side by side
                 groups = [(groups[0][0], [self._keys[0]])]
             wanted = frozenset(key for _, keys in groups for key in keys)
-            for node, keys in groups:
+            for pool, keys in groups:
                 missing = [key for key in keys if key not in covered]
                 with contextlib.suppress(MqworkerError):
                     if missing:
-                        self._opened.put(_BeatLink(node.connect(), missing))
+                        self._opened.put(_BeatLink(pool.connect(), missing))
         except MqworkerError:
             pass  # `send` tries again
         finally:

@@ -1,12 +1,23 @@
-"""Every Redis key of mqworker is built here, with its type, its owner and what it holds.
+"""Every Redis key of work queues is built here, with its type, its owner and what it holds.
 
 The keys of one queue share the hash tag `{queue}`, so that a Redis Cluster keeps them together and a script
 may touch them all. A queue's bare name lies in the same slot: so the RedisMQ verbs see a foreign key there.
+Scripts make some keys themselves, from the name of a declared one (decision 9):
+
+    parked             zset   which of the delayed somebody could not run (parts/parked.lua)
+    gate:<limits>      list   ids that wait for one combination of rate limits (parts/gate.lua)
+    results:ends       zset   id -> ends at, ms, of results with a shorter life (parts/result_ends.lua)
+
+docs/redis-keys.md lists all keys of all models.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mqworker.model.names import ConsumerName, QueueName
+from mqworker.model.names import ConsumerName, QueueName, parse_consumer_name, parse_whole
+from mqworker.model.quarantine import Quarantine
 
 # One in each sixteenth of the slots, so that each of up to sixteen primaries has one (store/test_slots.py).
 _BEATS_NUMBERS = (2950, 2840, 924, 834, 609, 719, 2090, 2180, 872, 962, 2806, 2916, 392, 282, 2810, 2900)
@@ -86,7 +97,7 @@ class WorkQueueKeys:
     prefix: str
 
     @classmethod
-    def of(cls, namespace: str, queue: QueueName) -> "WorkQueueKeys":
+    def of(cls, namespace: str, queue: QueueName) -> WorkQueueKeys:
         """All keys of a queue."""
         prefix = f"{namespace}:{{{queue}}}:"
         shared = (
@@ -158,3 +169,28 @@ class WorkQueueKeys:
     def rqueue(self) -> tuple[str, ...]:
         """With the RedisMQ verbs' own: delivered (zset id -> order), popped (hash id -> text), bare name."""
         return (*self.shared, f"{self.prefix}delivered", f"{self.prefix}popped", self.queue)
+
+
+def readable_consumers(key: str, names: Iterable[object], quarantine: Quarantine) -> Iterator[ConsumerName]:
+    """Consumers as they are registered under `key`; a name that none can have belongs to nobody."""
+    for raw in names:
+        name = parse_consumer_name(raw)
+        if name is not None:
+            yield name
+        elif isinstance(raw, bytes):
+            quarantine.note("consumer", key, "no name of a consumer", raw, remove_by="ZREM")
+
+
+def readable_fences(key: str, fields: Iterable[bytes], quarantine: Quarantine) -> Iterator[int]:
+    """Fences of what a consumer holds under `key`."""
+    for raw in fields:
+        fence = parse_whole(raw)
+        if fence is not None:
+            yield fence
+        else:
+            quarantine.note("fence", key, "no fence", raw, remove_by="HDEL")
+
+
+def counter(text: str) -> int:
+    """A counter of a queue; 0 for what is none."""
+    return parse_whole(text.encode()) or 0

@@ -7,6 +7,8 @@ one and is ended by `settle`. Neither touches what the other delivered.
 
 from __future__ import annotations
 
+from typing import Self
+
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import Enqueued, Message
@@ -15,22 +17,29 @@ from mqworker.model.settlement import Settlement
 from mqworker.queues.queue_model import Capability
 from mqworker.queues.work.calls import PendingElement, WorkQueueCalls, WorkQueueOptions
 from mqworker.queues.work.steps import LARGEST_BATCH, QueueCounts, Whereabouts, WorkQueueSteps
-from mqworker.store.store import Store
+from mqworker.store.store import Store, StoreClient
 
 DEFAULT_LEASE_MS = 30_000
 
 
-class WorkQueue:
+class WorkQueue(StoreClient):
     """One queue, synchronously. Safe between threads."""
 
     capabilities = ~Capability.NONE  # everything
 
     def __init__(self, name: str, store: Store, options: WorkQueueOptions | None = None) -> None:
+        super().__init__(store)
         options = options or WorkQueueOptions()
         self.name = queue_name(name)
         self.calls = WorkQueueCalls(self.name, options)
-        self.store = store
         self._steps = WorkQueueSteps(self.calls, options.namespace, store.quarantine)
+
+    @classmethod
+    def from_url(cls, name: str, url: str, options: WorkQueueOptions | None = None) -> Self:
+        """A queue with a store of its own, which `close` or `with` closes."""
+        queue = cls(name, Store.from_url(url), options)
+        queue.owns_store = True
+        return queue
 
     def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""

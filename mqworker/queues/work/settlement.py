@@ -9,12 +9,12 @@ from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.dead_letter import encode_letter
 from mqworker.model.event import settled_block
 from mqworker.model.instant import as_argument
-from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, RetryAt, Settlement, Suspect
 
 _SUSPECT = "S"
 
 Argument = str | bytes | int
-Unfinished = Retry | Release | Park | Crash | Suspect | Bury
+Unfinished = RetryAt | Release | Park | Crash | Suspect | Bury
 
 
 def settle_arguments(
@@ -59,7 +59,7 @@ def _results(results: list[bytes]) -> list[bytes]:
 
 def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
     match settlement:
-        case Retry(delivery, due):
+        case RetryAt(delivery, due):
             return ("again", delivery.fence, as_argument(due), 1, 0)
         case Park(delivery, due, mark=mark) if mark:
             return ("park", delivery.fence, as_argument(due), mark, 0)

@@ -27,7 +27,7 @@ from mqworker.model.view import (
     SystemView,
 )
 from mqworker.queues.work.keys import WorkQueueKeys, beats_keys, node_key, nodes_key, queues_key
-from mqworker.queues.work.samples import decode_sample
+from mqworker.queues.work.throughput import decode_sample
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.quick_look import QuickLook
 from mqworker.store.script import Call, RawReply, scripts_of

@@ -14,9 +14,8 @@ from mqworker.model.names import LONGEST_HORIZON_MS, ConsumerName, MessageId, sh
 from mqworker.model.quarantine import Quarantine
 from mqworker.model.settlement import Bury, Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, PendingElement, WorkQueueCalls
-from mqworker.queues.work.foreign import counter, readable_consumers
-from mqworker.queues.work.keys import queues_key
-from mqworker.store.procedure import Procedure, Read
+from mqworker.queues.work.keys import counter, queues_key, readable_consumers
+from mqworker.store.procedure import Commands, Procedure
 
 LARGEST_BATCH = 1_000
 """Messages in one call: the arguments must fit Lua's stack, and nobody else should wait long for it."""
@@ -71,7 +70,7 @@ class WorkQueueSteps:
     def enqueue(self, messages: Sequence[Message]) -> Procedure[list[Enqueued]]:
         """Store messages, a batch at a time."""
         if not self._is_registered:
-            yield Read((("SADD", self._registry, self.calls.keys.queue),), self._registry)
+            yield Commands((("SADD", self._registry, self.calls.keys.queue),), self._registry)
             self._is_registered = True
         outcome: list[Enqueued] = []
         for batch in _batches(messages):
@@ -155,13 +154,13 @@ class WorkQueueSteps:
     def consumers(self) -> Procedure[list[ConsumerName]]:
         """Everybody who may hold something."""
         keys = self.calls.keys
-        (names,) = yield Read((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta)
+        (names,) = yield Commands((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta)
         return list(self._readable(names))
 
     def silent_consumers(self, silent_ms: int) -> Procedure[list[ConsumerName]]:
         """Consumers whose last beat is so long ago, by the server's clock."""
         keys = self.calls.keys
-        beats, (seconds, _) = yield Read(
+        beats, (seconds, _) = yield Commands(
             (("ZRANGE", keys.named("consumers"), 0, -1, "WITHSCORES"), ("TIME",)), keys.meta
         )
         latest_ms = int(seconds) * 1000 - silent_ms
@@ -209,8 +208,8 @@ class WorkQueueSteps:
     def counts(self) -> Procedure[QueueCounts]:
         """The depth of each state and the counters, read in two round trips."""
         keys = self.calls.keys
-        consumers: list[bytes] = (yield Read((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta))[0]
-        replies = yield Read(
+        consumers: list[bytes] = (yield Commands((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta))[0]
+        replies = yield Commands(
             (
                 ("HGETALL", keys.meta),
                 ("LLEN", keys.named("ready")),
@@ -260,13 +259,15 @@ class WorkQueueSteps:
         whole_number("count", count, least=1, most=2**53)
         keys = self.calls.keys
         order: list[bytes] = (
-            yield Read((("ZRANGE", keys.named("dead"), start, start + count - 1, "WITHSCORES"),), keys.meta)
+            yield Commands(
+                (("ZRANGE", keys.named("dead"), start, start + count - 1, "WITHSCORES"),), keys.meta
+            )
         )[0]
         if not order:
             return []
-        graves: list[bytes | None] = (yield Read((("HMGET", keys.named("graves"), *order[::2]),), keys.meta))[
-            0
-        ]
+        graves: list[bytes | None] = (
+            yield Commands((("HMGET", keys.named("graves"), *order[::2]),), keys.meta)
+        )[0]
         return [
             decode_grave(MessageId(item.decode(errors="replace")), int(float(at_ms)), grave)
             for item, at_ms, grave in zip(order[::2], order[1::2], graves, strict=True)
@@ -282,7 +283,7 @@ class WorkQueueSteps:
                 f"push takes at most {LARGEST_BATCH:,} elements; {len(elements):,} were given"
             )
         if not self._is_registered:
-            yield Read((("SADD", self._registry, self.calls.keys.queue),), self._registry)
+            yield Commands((("SADD", self._registry, self.calls.keys.queue),), self._registry)
             self._is_registered = True
         pushed: list[MessageId] = yield self.calls.push([_as_bytes(element) for element in elements])
         return pushed
@@ -325,14 +326,14 @@ class WorkQueueSteps:
 
     def _find_held(self, message: MessageId) -> Procedure[Whereabouts | None]:
         keys = self.calls.keys
-        names, popped = yield Read(
+        names, popped = yield Commands(
             (("ZRANGE", keys.named("consumers"), 0, -1), ("HEXISTS", keys.named("popped"), message)),
             keys.meta,
         )
         if popped:
             return Whereabouts("delivered")
         consumers = [None, *self._readable(names)]
-        held = yield Read(tuple(("HGETALL", keys.held(consumer)) for consumer in consumers), keys.meta)
+        held = yield Commands(tuple(("HGETALL", keys.held(consumer)) for consumer in consumers), keys.meta)
         for consumer, fields in zip(consumers, held, strict=True):
             for record in fields[1::2]:
                 if record[25:].startswith(message.encode() + b" "):

@@ -23,7 +23,7 @@ from mqworker.store.command import Command, Reply
 from mqworker.store.script import RawReply
 
 LATEST_INSTANT_MS = 9_000_000_000_000_000
-"""A message due then waits for a permit of its rate limit, and not for an instant (parts/lane.lua)."""
+"""A message due then waits for a permit of its rate limit, and not for an instant (parts/gate.lua)."""
 
 _PAGE = 100
 _MOST_PAGES = 20

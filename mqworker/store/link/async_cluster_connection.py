@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import Cluster, HostPort
-from mqworker.store.link.async_pool import AsyncNode, open_async_link
+from mqworker.store.link.async_pool import AsyncLinkPool, open_async_link
 from mqworker.store.link.options import Limits, access_of
 from mqworker.store.link.server_errors import ServerName, settled, was_executed
 from mqworker.store.link.slots import (
     CLUSTER_SLOTS,
     MAX_ROUNDS,
-    TRY_AGAIN_PAUSE_S,
     Send,
     SlotTable,
     commands_of,
@@ -28,6 +27,7 @@ from mqworker.store.link.slots import (
     unsettled,
     wants_pause,
 )
+from mqworker.store.outage import SLOT_PAUSE_S
 
 
 class AsyncClusterConnection:
@@ -37,7 +37,7 @@ class AsyncClusterConnection:
         self._address = address
         self._limits = limits
         self._name = name
-        self._node_by_place: dict[HostPort, AsyncNode] = {}
+        self._pool_by_place: dict[HostPort, AsyncLinkPool] = {}
         self._table: SlotTable | None = None
 
     async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
@@ -46,12 +46,12 @@ class AsyncClusterConnection:
         raw = await self._exchange(Send(place, tuple(range(len(commands)))), commands)
         if any(isinstance(reply, Exception) for reply in raw):
             await self._follow_redirections(place, raw, commands)
-        return settled(raw, self._node(place).name)
+        return settled(raw, self._pool(place).name)
 
     async def close(self) -> None:
         """Close the idle links to all nodes."""
-        for node in list(self._node_by_place.values()):
-            await node.close()
+        for pool in list(self._pool_by_place.values()):
+            await pool.close()
 
     async def _follow_redirections(
         self, place: HostPort, raw: list[object], commands: Sequence[Command]
@@ -62,7 +62,7 @@ class AsyncClusterConnection:
             if not sends:
                 return
             if wants_pause(raw):
-                await asyncio.sleep(TRY_AGAIN_PAUSE_S)
+                await asyncio.sleep(SLOT_PAUSE_S)
             following: list[Send] = []
             try:
                 for send in sends:
@@ -85,7 +85,7 @@ class AsyncClusterConnection:
 
     async def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
         try:
-            return replies_of(send, await self._node(send.place).exchange(commands_of(send, commands)))
+            return replies_of(send, await self._pool(send.place).exchange(commands_of(send, commands)))
         except StoreUnavailable:
             self._table = None
             raise
@@ -109,10 +109,10 @@ class AsyncClusterConnection:
 
     async def _fetch_table(self) -> SlotTable:
         reasons: list[str] = []
-        for place in dict.fromkeys([*self._address.nodes, *self._node_by_place]):
-            node = self._node(place)
+        for place in dict.fromkeys([*self._address.nodes, *self._pool_by_place]):
+            pool = self._pool(place)
             try:
-                table = parse_slots(settled(await node.exchange([CLUSTER_SLOTS]), node.name)[0], place)
+                table = parse_slots(settled(await pool.exchange([CLUSTER_SLOTS]), pool.name)[0], place)
             except MqworkerError as error:
                 reasons.append(str(error))
                 continue
@@ -121,11 +121,11 @@ class AsyncClusterConnection:
             reasons.append(f"{place} serves no slots")
         raise no_table(self._name, reasons)
 
-    def _node(self, place: HostPort) -> AsyncNode:
-        if place not in self._node_by_place:
+    def _pool(self, place: HostPort) -> AsyncLinkPool:
+        if place not in self._pool_by_place:
             name = ServerName(f"cluster node {place}", self._name.secrets)
             access, limits = access_of(self._address), self._limits
-            self._node_by_place[place] = AsyncNode(
+            self._pool_by_place[place] = AsyncLinkPool(
                 name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, name)
             )
-        return self._node_by_place[place]
+        return self._pool_by_place[place]

@@ -21,7 +21,7 @@ from mqworker.store.link.address import (
     secrets_of,
 )
 from mqworker.store.link.async_cluster_connection import AsyncClusterConnection
-from mqworker.store.link.async_pool import AsyncLink, AsyncNode, open_async_link
+from mqworker.store.link.async_pool import AsyncLink, AsyncLinkPool, open_async_link
 from mqworker.store.link.options import Limits, Place, access_of, sentinel_access
 from mqworker.store.link.sentinel import no_primary, parse_primary, primary_query, unknown_service
 from mqworker.store.link.server_errors import ServerName, settled
@@ -45,11 +45,11 @@ def open_async_connection(
     name = ServerName(describe(address), secrets_of(address))
     match address:
         case Standalone(place):
-            return AsyncSingleConnection(_fixed_node(address, place, limits, name))
+            return AsyncSingleConnection(_fixed_pool(address, place, limits, name))
         case UnixSocket(path):
-            return AsyncSingleConnection(_fixed_node(address, path, limits, name))
+            return AsyncSingleConnection(_fixed_pool(address, path, limits, name))
         case Sentinel():
-            return AsyncSingleConnection(_sentinel_node(address, limits, name))
+            return AsyncSingleConnection(_sentinel_pool(address, limits, name))
         case Cluster():
             return AsyncClusterConnection(address, limits, name)
         case _:
@@ -59,31 +59,31 @@ def open_async_connection(
 class AsyncSingleConnection:
     """One server takes everything: standalone, on a unix socket, or the primary that sentinels name."""
 
-    def __init__(self, node: AsyncNode) -> None:
-        self._node = node
+    def __init__(self, pool: AsyncLinkPool) -> None:
+        self._pool = pool
 
     async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip."""
         del key  # one server owns them all
-        return settled(await self._node.exchange(commands), self._node.name)
+        return settled(await self._pool.exchange(commands), self._pool.name)
 
     async def close(self) -> None:
         """Close the idle links."""
-        await self._node.close()
+        await self._pool.close()
 
 
-def _fixed_node(address: ServerAddress, place: Place, limits: Limits, name: ServerName) -> AsyncNode:
+def _fixed_pool(address: ServerAddress, place: Place, limits: Limits, name: ServerName) -> AsyncLinkPool:
     access = access_of(address)
-    return AsyncNode(name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, name))
+    return AsyncLinkPool(name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, name))
 
 
-def _sentinel_node(address: Sentinel, limits: Limits, name: ServerName) -> AsyncNode:
+def _sentinel_pool(address: Sentinel, limits: Limits, name: ServerName) -> AsyncLinkPool:
     access = access_of(address)
 
     async def connect() -> AsyncLink:
         return await open_async_link(await _find_primary(address, limits, name), access, limits, name)
 
-    return AsyncNode(name, limits.read_timeout_s, connect)
+    return AsyncLinkPool(name, limits.read_timeout_s, connect)
 
 
 async def _find_primary(address: Sentinel, limits: Limits, name: ServerName) -> HostPort:
@@ -103,9 +103,9 @@ async def _find_primary(address: Sentinel, limits: Limits, name: ServerName) -> 
     raise no_primary(address, reasons)
 
 
-def _sentinel(place: HostPort, address: Sentinel, limits: Limits, name: ServerName) -> AsyncNode:
+def _sentinel(place: HostPort, address: Sentinel, limits: Limits, name: ServerName) -> AsyncLinkPool:
     sentinel_name = ServerName(f"sentinel {place}", name.secrets)
     access = sentinel_access(address)
-    return AsyncNode(
+    return AsyncLinkPool(
         sentinel_name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, sentinel_name)
     )

@@ -1,4 +1,4 @@
-"""One server and the pooled links to it, for asyncio: `node.py` with awaits, under the same rules.
+"""One server and the pooled links to it, for asyncio: `pool.py` with awaits, under the same rules.
 
 Links belong to the event loop that opened them; under another loop (a second `asyncio.run`) new ones are
 opened. A call that is cancelled drops its link, because replies to it may still come. The time-out is ours
@@ -18,7 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from mqworker.store.command import Command, pack
-from mqworker.store.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
+from mqworker.store.link.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
 from mqworker.store.link.pool import LINK_ERRORS
 from mqworker.store.link.server_errors import (
@@ -75,8 +75,8 @@ async def open_async_link(place: Place, access: Access, limits: Limits, name: Se
     return link
 
 
-class AsyncNode:
-    """A server that takes commands."""
+class AsyncLinkPool:
+    """The links to one server."""
 
     def __init__(
         self, name: ServerName, read_timeout_s: float, connect: Callable[[], Awaitable[AsyncLink]]

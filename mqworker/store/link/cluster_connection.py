@@ -9,12 +9,11 @@ from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import Cluster, HostPort
 from mqworker.store.link.options import Limits, access_of
-from mqworker.store.link.pool import Node, open_link
+from mqworker.store.link.pool import LinkPool, open_link
 from mqworker.store.link.server_errors import ServerName, each_settled, settled, was_executed
 from mqworker.store.link.slots import (
     CLUSTER_SLOTS,
     MAX_ROUNDS,
-    TRY_AGAIN_PAUSE_S,
     Send,
     SlotTable,
     commands_of,
@@ -29,6 +28,7 @@ from mqworker.store.link.slots import (
     wants_pause,
 )
 from mqworker.store.link.subscription import Subscription
+from mqworker.store.outage import SLOT_PAUSE_S
 
 
 class ClusterConnection:
@@ -38,7 +38,7 @@ class ClusterConnection:
         self._address = address
         self._limits = limits
         self._name = name
-        self._node_by_place: dict[HostPort, Node] = {}
+        self._pool_by_place: dict[HostPort, LinkPool] = {}
         self._table: SlotTable | None = None
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
@@ -47,7 +47,7 @@ class ClusterConnection:
         raw = self._exchange(Send(place, tuple(range(len(commands)))), commands)
         if any(isinstance(reply, Exception) for reply in raw):
             self._follow_redirections(place, raw, commands)
-        return settled(raw, self._node(place).name)
+        return settled(raw, self._pool(place).name)
 
     def execute_each(
         self, commands: Sequence[Command], keys: Sequence[str | None]
@@ -75,43 +75,43 @@ class ClusterConnection:
             raw = self._exchange(Send(place, tuple(range(len(commands)))), commands)
             if any(isinstance(reply, Exception) for reply in raw):
                 self._follow_redirections(place, raw, commands)
-            return each_settled(raw, self._node(place).name)
+            return each_settled(raw, self._pool(place).name)
         except MqworkerError as trouble:
             return [trouble] * len(commands)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
         """Every primary of a freshly asked slot table."""
         self._table = self._fetch_table()
-        nodes = [self._node(place) for place in self._table.primaries]
-        return {node.name.text: settled(node.exchange(commands), node.name) for node in nodes}
+        pools = [self._pool(place) for place in self._table.primaries]
+        return {pool.name.text: settled(pool.exchange(commands), pool.name) for pool in pools}
 
     def attempt_each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply] | MqworkerError]:
         """The same, with the trouble of those that do not answer."""
         self._table = self._fetch_table()
         outcomes: dict[str, list[Reply] | MqworkerError] = {}
-        for node in [self._node(place) for place in self._table.primaries]:
+        for pool in [self._pool(place) for place in self._table.primaries]:
             try:
-                outcomes[node.name.text] = settled(node.exchange(commands), node.name)
+                outcomes[pool.name.text] = settled(pool.exchange(commands), pool.name)
             except MqworkerError as error:
-                outcomes[node.name.text] = error
+                outcomes[pool.name.text] = error
         return outcomes
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels, each at the node that owns its slot."""
-        return Subscription(channels, self.nodes_of)
+        return Subscription(channels, self.pools_of)
 
-    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+    def pools_of(self, keys: Sequence[str]) -> list[tuple[LinkPool, list[str]]]:
         """The owners of keys or channels, by a slot table that is asked for anew."""
         self._table = None  # asked when subscribing for the first time, and after trouble
         keys_by_place: dict[HostPort, list[str]] = {}
         for key in keys:
             keys_by_place.setdefault(self._place_of(key), []).append(key)
-        return [(self._node(place), wanted) for place, wanted in keys_by_place.items()]
+        return [(self._pool(place), wanted) for place, wanted in keys_by_place.items()]
 
     def close(self) -> None:
         """Close the idle links to all nodes."""
-        for node in list(self._node_by_place.values()):
-            node.close()
+        for pool in list(self._pool_by_place.values()):
+            pool.close()
 
     def _follow_redirections(self, place: HostPort, raw: list[object], commands: Sequence[Command]) -> None:
         """Send again, elsewhere, what was not executed; replaces those replies in `raw`."""
@@ -120,7 +120,7 @@ class ClusterConnection:
             if not sends:
                 return
             if wants_pause(raw):
-                time.sleep(TRY_AGAIN_PAUSE_S)
+                time.sleep(SLOT_PAUSE_S)
             following: list[Send] = []
             try:
                 for send in sends:
@@ -143,7 +143,7 @@ class ClusterConnection:
 
     def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
         try:
-            return replies_of(send, self._node(send.place).exchange(commands_of(send, commands)))
+            return replies_of(send, self._pool(send.place).exchange(commands_of(send, commands)))
         except StoreUnavailable:
             self._table = None
             raise
@@ -167,10 +167,10 @@ class ClusterConnection:
 
     def _fetch_table(self) -> SlotTable:
         reasons: list[str] = []
-        for place in dict.fromkeys([*self._address.nodes, *self._node_by_place]):
-            node = self._node(place)
+        for place in dict.fromkeys([*self._address.nodes, *self._pool_by_place]):
+            pool = self._pool(place)
             try:
-                table = parse_slots(settled(node.exchange([CLUSTER_SLOTS]), node.name)[0], place)
+                table = parse_slots(settled(pool.exchange([CLUSTER_SLOTS]), pool.name)[0], place)
             except MqworkerError as error:
                 reasons.append(str(error))
                 continue
@@ -179,13 +179,13 @@ class ClusterConnection:
             reasons.append(f"{place} serves no slots")
         raise no_table(self._name, reasons)
 
-    def _node(self, place: HostPort) -> Node:
-        node = self._node_by_place.get(place)
-        if node is None:
+    def _pool(self, place: HostPort) -> LinkPool:
+        pool = self._pool_by_place.get(place)
+        if pool is None:
             name = ServerName(f"cluster node {place}", self._name.secrets)
             access, limits = access_of(self._address), self._limits
-            # `setdefault`: two threads may get here at once, and one node must win.
-            node = self._node_by_place.setdefault(
-                place, Node(name, lambda: open_link(place, access, limits, name))
+            # `setdefault`: two threads may get here at once, and one pool must win.
+            pool = self._pool_by_place.setdefault(
+                place, LinkPool(name, lambda: open_link(place, access, limits, name))
             )
-        return node
+        return pool

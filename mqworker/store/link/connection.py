@@ -23,7 +23,7 @@ from mqworker.store.link.address import (
 )
 from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.link.options import Limits, Place, access_of
-from mqworker.store.link.pool import Link, Node, open_link
+from mqworker.store.link.pool import Link, LinkPool, open_link
 from mqworker.store.link.sentinel import find_primary
 from mqworker.store.link.server_errors import ServerName, each_settled, settled
 from mqworker.store.link.subscription import Subscription
@@ -58,7 +58,7 @@ class Connection(Protocol):
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels, on links apart from those of `execute`."""
 
-    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+    def pools_of(self, keys: Sequence[str]) -> list[tuple[LinkPool, list[str]]]:
         """The servers that own these keys, as of now, each with its own: for links apart from `execute`."""
 
     def close(self) -> None:
@@ -73,11 +73,11 @@ def open_connection(
     name = ServerName(describe(address), secrets_of(address))
     match address:
         case Standalone(place):
-            return SingleConnection(_fixed_node(address, place, limits, name))
+            return SingleConnection(_fixed_pool(address, place, limits, name))
         case UnixSocket(path):
-            return SingleConnection(_fixed_node(address, path, limits, name))
+            return SingleConnection(_fixed_pool(address, path, limits, name))
         case Sentinel():
-            return SingleConnection(_sentinel_node(address, limits, name))
+            return SingleConnection(_sentinel_pool(address, limits, name))
         case Cluster():
             return ClusterConnection(address, limits, name)
         case _:
@@ -87,13 +87,13 @@ def open_connection(
 class SingleConnection:
     """One server takes everything: standalone, on a unix socket, or the primary that sentinels name."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, pool: LinkPool) -> None:
+        self._pool = pool
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip."""
         del key  # one server owns them all
-        return settled(self._node.exchange(commands), self._node.name)
+        return settled(self._pool.exchange(commands), self._pool.name)
 
     def execute_each(
         self, commands: Sequence[Command], keys: Sequence[str | None]
@@ -101,37 +101,37 @@ class SingleConnection:
         """All commands in one round trip; trouble with the server is everybody's."""
         del keys
         try:
-            return each_settled(self._node.exchange(commands), self._node.name)
+            return each_settled(self._pool.exchange(commands), self._pool.name)
         except MqworkerError as trouble:
             return [trouble] * len(commands)
 
     def each_primary(self, commands: Sequence[Command]) -> Mapping[str, list[Reply]]:
         """The one server there is."""
-        return {self._node.name.text: self.execute(commands, None)}
+        return {self._pool.name.text: self.execute(commands, None)}
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
         """Listen to sharded channels."""
-        return Subscription(channels, self.nodes_of)
+        return Subscription(channels, self.pools_of)
 
-    def nodes_of(self, keys: Sequence[str]) -> list[tuple[Node, list[str]]]:
+    def pools_of(self, keys: Sequence[str]) -> list[tuple[LinkPool, list[str]]]:
         """The one server there is."""
-        return [(self._node, list(keys))]
+        return [(self._pool, list(keys))]
 
     def close(self) -> None:
         """Close the idle links."""
-        self._node.close()
+        self._pool.close()
 
 
-def _fixed_node(address: ServerAddress, place: Place, limits: Limits, name: ServerName) -> Node:
+def _fixed_pool(address: ServerAddress, place: Place, limits: Limits, name: ServerName) -> LinkPool:
     access = access_of(address)
-    return Node(name, lambda: open_link(place, access, limits, name))
+    return LinkPool(name, lambda: open_link(place, access, limits, name))
 
 
-def _sentinel_node(address: Sentinel, limits: Limits, name: ServerName) -> Node:
+def _sentinel_pool(address: Sentinel, limits: Limits, name: ServerName) -> LinkPool:
     access = access_of(address)
 
     def connect() -> Link:
         # Asked anew for every link: after a failover all old links are dropped, and this finds the primary.
         return open_link(find_primary(address, limits, name), access, limits, name)
 
-    return Node(name, connect)
+    return LinkPool(name, connect)

@@ -33,6 +33,10 @@ class Limits:
     client_name: str | None = None
 
 
+DEFAULT_LIMITS = Limits(connect_timeout_s=2.0, read_timeout_s=5.0, client_name="mqworker")
+"""For programs that open a client by URL alone; the settings of an app have the same."""
+
+
 def access_of(address: ServerAddress) -> Access:
     """The access to the data servers of `address`."""
     match address:

@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from mqworker.model.clock import SystemClock
 from mqworker.store.command import Command, pack
-from mqworker.store.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
+from mqworker.store.link.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
 from mqworker.store.link.server_errors import (
     REPLY_ERRORS,
@@ -97,8 +97,8 @@ def _introduce(link: Link, commands: Sequence[Command]) -> Command | None:
     return kill_of(answer)
 
 
-class Node:
-    """A server that takes commands."""
+class LinkPool:
+    """The links to one server."""
 
     def __init__(self, name: ServerName, connect: Callable[[], Link]) -> None:
         self.name = name

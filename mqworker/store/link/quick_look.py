@@ -14,8 +14,7 @@ from typing import Any, TypeAlias, cast
 import hiredis
 
 from mqworker.store.command import Command, Reply, ReplyError, pack
-from mqworker.store.exchange import Exchange
-from mqworker.store.lanes import LanePool
+from mqworker.store.exchange import Exchange, LanePool
 from mqworker.store.link.address import ServerAddress, Standalone, UnixSocket
 from mqworker.store.script import Call
 

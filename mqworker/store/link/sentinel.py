@@ -8,7 +8,7 @@ from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.store.command import Command
 from mqworker.store.link.address import HostPort, Sentinel
 from mqworker.store.link.options import Limits, sentinel_access
-from mqworker.store.link.pool import Node, open_link
+from mqworker.store.link.pool import LinkPool, open_link
 from mqworker.store.link.server_errors import ServerName, settled
 
 
@@ -30,9 +30,9 @@ def find_primary(address: Sentinel, limits: Limits, name: ServerName) -> HostPor
     raise no_primary(address, reasons)
 
 
-def _sentinel(place: HostPort, address: Sentinel, limits: Limits, name: ServerName) -> Node:
+def _sentinel(place: HostPort, address: Sentinel, limits: Limits, name: ServerName) -> LinkPool:
     sentinel_name = ServerName(f"sentinel {place}", name.secrets)
-    return Node(sentinel_name, lambda: open_link(place, sentinel_access(address), limits, sentinel_name))
+    return LinkPool(sentinel_name, lambda: open_link(place, sentinel_access(address), limits, sentinel_name))
 
 
 def primary_query(address: Sentinel) -> Command:

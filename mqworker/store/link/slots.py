@@ -20,7 +20,6 @@ CLUSTER_SLOTS: Command = ("CLUSTER", "SLOTS")
 ASKING: Command = ("ASKING",)
 # A slot that moves while we look needs one or two; more means nodes that contradict one another.
 MAX_ROUNDS = 8
-TRY_AGAIN_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)

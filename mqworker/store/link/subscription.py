@@ -19,7 +19,7 @@ from redis import exceptions
 
 from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable
 from mqworker.store.command import pack
-from mqworker.store.link.pool import LINK_ERRORS, Link, Node, reader_of, socket_of
+from mqworker.store.link.pool import LINK_ERRORS, Link, LinkPool, reader_of, socket_of
 from mqworker.store.link.server_errors import REPLY_ERRORS, link_trouble, settled
 
 RESUBSCRIBED: Final = ("", b"")
@@ -41,13 +41,13 @@ class Subscription:
     def __init__(
         self,
         channels: Sequence[str],
-        nodes_of: Callable[[Sequence[str]], list[tuple[Node, list[str]]]],
+        pools_of: Callable[[Sequence[str]], list[tuple[LinkPool, list[str]]]],
     ) -> None:
         if not channels:
             raise InvalidArgument("channels: at least one is needed.")
         self._channels = tuple(channels)
-        self._nodes_of = nodes_of
-        self._node_by_link: dict[Link, Node] = {}
+        self._pools_of = pools_of
+        self._pool_by_link: dict[Link, LinkPool] = {}
         self._arrived: deque[tuple[str, bytes]] = deque()
         self._nothing: object = False
         self._selector = selectors.DefaultSelector()
@@ -66,7 +66,7 @@ class Subscription:
         """
         if self._arrived:
             return self._arrived.popleft()
-        if self._pid != os.getpid() or not self._node_by_link:
+        if self._pid != os.getpid() or not self._pool_by_link:
             return self._reopen()
         try:
             return self.take(timeout_s)
@@ -92,15 +92,15 @@ class Subscription:
         Each is confirmed by a wake-up with the body ADDED.
         """
         self._channels += tuple(channels)
-        if not self._node_by_link:
+        if not self._pool_by_link:
             return  # the next `get` opens all of them
         try:
-            for node, wanted in self._nodes_of(channels):
-                link = next((link for link, owner in self._node_by_link.items() if owner is node), None)
+            for pool, wanted in self._pools_of(channels):
+                link = next((link for link, owner in self._pool_by_link.items() if owner is pool), None)
                 if link is None:
-                    self._open_link(node, wanted)
+                    self._open_link(pool, wanted)
                 else:
-                    self._subscribe_more(link, node, wanted)
+                    self._subscribe_more(link, pool, wanted)
         except (exceptions.AskError, MqworkerError):
             self._drop_links()
 
@@ -126,8 +126,8 @@ class Subscription:
     def _open(self) -> None:
         for _ in range(MAX_ROUNDS):
             try:
-                for node, channels in self._nodes_of(self._channels):
-                    self._open_link(node, channels)
+                for pool, channels in self._pools_of(self._channels):
+                    self._open_link(pool, channels)
             except exceptions.AskError:
                 # The slot moved on; whoever asks for the nodes now gets a fresh slot table.
                 self._drop_links()
@@ -140,10 +140,10 @@ class Subscription:
             "The slots of the subscribed channels do not come to rest.", maybe_executed=False
         )
 
-    def _open_link(self, node: Node, channels: Sequence[str]) -> None:
+    def _open_link(self, pool: LinkPool, channels: Sequence[str]) -> None:
         """The first channels are waited for, the others confirmed later: thousands would take long."""
-        link = node.connect()
-        self._node_by_link[link] = node
+        link = pool.connect()
+        self._pool_by_link[link] = pool
         channels, others = channels[:MOST_WAITED_FOR], channels[MOST_WAITED_FOR:]
         self._nothing = reader_of(link).gets()  # what it answers while nothing is complete
         raw: list[object] = []
@@ -154,25 +154,25 @@ class Subscription:
                 if not self._keep_wake_up(message):
                     raw.append(message)
         except LINK_ERRORS as error:
-            raise link_trouble(error, node.name) from error
+            raise link_trouble(error, pool.name) from error
         for reply in raw:
             if isinstance(reply, exceptions.AskError):
                 raise reply
-        settled(raw, node.name)
+        settled(raw, pool.name)
         self._keep_complete(reader_of(link))  # what came right behind the answer makes nothing readable
         socket_of(link).settimeout(0)
         self._selector.register(socket_of(link), selectors.EVENT_READ, link)
         if others:
-            self._subscribe_more(link, node, others)
+            self._subscribe_more(link, pool, others)
 
-    def _subscribe_more(self, link: Link, node: Node, channels: Sequence[str]) -> None:
+    def _subscribe_more(self, link: Link, pool: LinkPool, channels: Sequence[str]) -> None:
         """What is answered is read with the wake-ups."""
         try:
             socket_of(link).settimeout(_WRITE_TIMEOUT_S)
             socket_of(link).sendall(_subscribing(channels))
             socket_of(link).settimeout(0)
         except LINK_ERRORS as error:
-            raise link_trouble(error, node.name) from error
+            raise link_trouble(error, pool.name) from error
 
     def _receive(self, link: Link) -> None:
         """Take in all that the link holds: what stays in its buffer does not make the descriptor readable."""
@@ -212,12 +212,12 @@ class Subscription:
                 return False
 
     def _drop_links(self) -> None:
-        for link in self._node_by_link:
+        for link in self._pool_by_link:
             if self._pid == os.getpid():
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(socket_of(link))
             link.disconnect()
-        self._node_by_link = {}
+        self._pool_by_link = {}
 
 
 def _subscribing(channels: Sequence[str]) -> bytes:

@@ -19,9 +19,18 @@ from mqworker.model.envelope import Envelope
 from mqworker.model.instant import After
 from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.retry_policy import GiveUp, RetryIn, decide
-from mqworker.model.retry_policy import Retry as RetryPolicy
-from mqworker.model.settlement import UNKNOWN_TASK, Ack, Bury, Failure, Park, Release, Retry, Run, Settlement
+from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
+from mqworker.model.settlement import (
+    UNKNOWN_TASK,
+    Ack,
+    Bury,
+    Failure,
+    Park,
+    Release,
+    RetryAt,
+    Run,
+    Settlement,
+)
 from mqworker.model.value_codec import Value
 from mqworker.tasks.context import Context, TaskDesk, current
 from mqworker.tasks.hooks import Hooks
@@ -235,7 +244,7 @@ class TaskRunner:
         settlement = settle_failure(policy, delivery, context, error, run=run, chance=self._chance)
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
         match settlement:
-            case Retry(due=After(ms), failure=Failure() as failure):
+            case RetryAt(due=After(ms), failure=Failure() as failure):
                 self._log.warning("delivery_retried", **facts, **_told(failure), in_ms=ms, exc_info=error)
                 self._hooks.run(self._hooks.retrying, context, error, ms)
             case Bury(reason=reason, failure=Failure() as failure):
@@ -293,7 +302,7 @@ OWN_FRAMES = 2
 
 
 def settle_failure(
-    policy: RetryPolicy,
+    policy: Retry,
     delivery: Delivery,
     context: Context,
     error: BaseException,
@@ -310,7 +319,7 @@ def settle_failure(
         return Release(delivery)  # refused, as everything that this run could say
     match decide(policy, delivery.failures, error, chance):
         case RetryIn(ms):
-            return Retry(delivery, After(ms), failure_of(error), run)
+            return RetryAt(delivery, After(ms), failure_of(error), run)
         case GiveUp(reason):
             return Bury(delivery, reason, failure_of(error), run=run)
         case other:

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqworker.queues.work.named_calls import named_call_body, plain_call_bodies
+from mqworker.queues.work.bulk import named_call_body, plain_call_bodies
 
 _MOST_COLUMNS: Final = 1_000
 """Far below the limits of a call, which are checked where rows are encoded one by one."""

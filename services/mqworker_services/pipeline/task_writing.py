@@ -20,8 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from mqworker import App
 from mqworker.errors import InvalidArgument
-from mqworker.queues.work.bulk import BulkPart, BulkRun, end_run
-from mqworker.queues.work.named_calls import BATCH, NamedCalls
+from mqworker.queues.work.bulk import BATCH, BulkPart, BulkRun, NamedCalls, end_run
 from mqworker.queues.work.queue import WorkQueue
 from mqworker_services.pipeline.options import WriteOptions
 from mqworker_services.pipeline.row_encoding import call_bodies

@@ -11,10 +11,10 @@ import grpc
 import pytest
 import redis
 
-from mqworker.model.unix_date import parse_unix_date
 from tests.services.gomq.conftest import Connect
 from tests.services.gomq.gomq_node import Foreign
 from tests.support.deadline import wait_until
+from tests.support.topic_formats import parse_unix_date
 
 
 def members(raw: redis.Redis, key: str) -> set[str]:

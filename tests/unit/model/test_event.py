@@ -23,7 +23,7 @@ from mqworker.model.event import (
 )
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, Retry, Run, Settlement
+from mqworker.model.settlement import Ack, Bury, Crash, Failure, Release, RetryAt, Run, Settlement
 
 IDENTIFIERS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,20}", fullmatch=True)
 TASKS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
@@ -103,7 +103,7 @@ def test_what_did_not_happen_is_left_out(tasks: tuple[str, ...]) -> None:
     ("settlement", "name"),
     [
         (Ack(a_delivery()), "succeeded"),
-        (Retry(a_delivery()), "retried"),
+        (RetryAt(a_delivery()), "retried"),
         (Release(a_delivery()), "released"),
         (Crash(a_delivery()), "crashed"),
         (Bury(a_delivery(), "why"), "buried"),
@@ -117,7 +117,7 @@ def test_each_end_of_a_delivery_has_its_event(settlement: Settlement, name: str)
 @given(error=st.text(), text=st.text(max_size=2_000), reason=st.text())
 def test_any_error_text_makes_a_readable_event(error: str, text: str, reason: str) -> None:
     settlements: list[Settlement] = [
-        Retry(a_delivery(), failure=Failure(error, text)),
+        RetryAt(a_delivery(), failure=Failure(error, text)),
         Bury(a_delivery(), reason),
         Bury(UnreadableDelivery(1, b"\xff", "x"), reason),
     ]

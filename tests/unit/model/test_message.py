@@ -11,7 +11,7 @@ from mqworker.errors import InvalidArgument
 from mqworker.model.guard import Guard, GuardMode, unique_guard
 from mqworker.model.instant import After, At, as_argument
 from mqworker.model.message import LARGEST_BODY_BYTES, Message
-from mqworker.store.lanes import LanePool
+from mqworker.store.exchange import LanePool
 
 Foreign: TypeAlias = Any
 """A value that no type checker would let pass: callers have none."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqworker.errors import ConfigurationError
-from mqworker.gateway import Ack, Bury, Delivery, Park, Retry
+from mqworker.gateway import Ack, Bury, Delivery, Park, RetryAt
 from mqworker.model.instant import After
 from mqworker.model.names import MessageId
 from mqworker.queues.skmq.frame import Frame
@@ -125,14 +125,14 @@ def test_feedback_on_a_message_for_one_needs_no_sender() -> None:
 def test_a_message_is_pushed_at_most_once_more_than_it_is_retried() -> None:
     ends = [settlement_of("reject", a_delivery(failures=failures), RULES) for failures in range(3)]
 
-    assert [type(end) for end in ends] == [Retry, Retry, Bury]
-    assert isinstance(ends[0], Retry)
+    assert [type(end) for end in ends] == [RetryAt, RetryAt, Bury]
+    assert isinstance(ends[0], RetryAt)
     assert ends[0].due == After(100)
 
 
 def test_an_error_buries_at_once_and_silence_is_a_failure() -> None:
     assert isinstance(settlement_of("error", a_delivery(), RULES), Bury)
-    assert isinstance(settlement_of(SILENCE, a_delivery(), RULES), Retry)
+    assert isinstance(settlement_of(SILENCE, a_delivery(), RULES), RetryAt)
     assert isinstance(settlement_of("ack", a_delivery(failures=9), RULES), Ack)
 
 

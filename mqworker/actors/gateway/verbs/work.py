@@ -23,7 +23,7 @@ from mqworker.model.settlement import Bury, Release, Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain
 from mqworker.queues.work.settlement import Argument
 from mqworker.queues.work.steps import LARGEST_BATCH_BYTES
-from mqworker.store.procedure import Procedure, Read
+from mqworker.store.procedure import Commands, Procedure
 
 _BYTES_OF_A_SHARE = LARGEST_BATCH_BYTES // LARGEST_GROUP
 _ACCEPTED = {"id", "body", "task", "priority", "delay_ms", "deadline_ms", "max_crashes", "is_chosen_id"}
@@ -74,7 +74,7 @@ class _Verbs:
     def held(self, queue: str, consumer: str) -> Procedure[Any]:
         """What the server thinks a consumer holds: (fence, record) each."""
         keys = self._queues[queue].calls.keys
-        (fields,) = yield Read((("HGETALL", keys.held(ConsumerName(consumer))),), keys.meta)
+        (fields,) = yield Commands((("HGETALL", keys.held(ConsumerName(consumer))),), keys.meta)
         return [(int(fence), record) for fence, record in zip(fields[::2], fields[1::2], strict=True)]
 
 

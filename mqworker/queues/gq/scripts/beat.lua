@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- beat: a consumer's sign of life. It does not bring back one that was given up.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer
 -- ARGV[2]  ms of silence that mean death
 -- Returns  1 alive, 0 deleted, or silent for too long

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- claim: take selected messages, those that nobody took meanwhile.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer, ARGV[2] number of its claim
 -- ARGV[3]  guarantee
 -- ARGV[4]  retries allowed, '' without limit

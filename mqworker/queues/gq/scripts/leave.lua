@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- leave: delete a consumer's own record.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer
 -- Returns  1; a repeated call changes nothing
 -- Atomic because: half a record would count in one view and not in another.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- pop: confirm that a consumer lives and give it the oldest messages of its partition, in one step.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer, ARGV[2] number of its claim
 -- ARGV[3]  how many at the most
 -- ARGV[4]  ms of silence that mean death

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- prune: delete the records of dead consumers, and do what is due: deadlines, and what is kept long enough.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  ms of silence that mean death
 -- ARGV[2]  'reclaim' to queue again what they held, 'leave' to leave it consumed
 -- ARGV[3]  guarantee

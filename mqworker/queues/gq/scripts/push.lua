@@ -1,8 +1,8 @@
 #!lua
 -- push: append a batch of messages, all or none, with ids that follow one another.
 --
--- KEYS     as in parts/gq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] of each message: deadline ('' for none), payload
 -- Returns  id of the first
 -- Atomic because: a batch is visible whole or not at all.
@@ -10,7 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local lane, number, first_message, stride = ARGV[1], ARGV[2], 3, 2
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- register: put a consumer at the end of the order of birth.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer, a name never used before
 -- Returns  its birth number; a repeated call changes nothing
 -- Atomic because: a birth without a heartbeat would be a dead consumer that nobody deletes.

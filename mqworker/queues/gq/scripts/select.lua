@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-oom
 -- select: which messages a consumer with this view would claim; the view may be out of date.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  index, ARGV[2] how many are active: the view
 -- ARGV[3]  how many at the most
 -- ARGV[4]  guarantee

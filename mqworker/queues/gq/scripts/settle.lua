@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- settle: write what callbacks made of messages: processed, queued again or failed.
 --
--- KEYS     as in parts/gq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  'fail' if an error after the deadline is the end, 'retry' if not
 -- ARGV[4]  retries allowed, '' without limit
 -- ARGV[5]  ms, ARGV[6] count: how long and how many ended messages are kept
@@ -13,7 +13,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include end
 
 local lane, number, late_errors, max_retries = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-oom
 -- view: a consumer's place among the active.
 --
--- KEYS     as in parts/gq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer
 -- ARGV[2]  ms of silence that mean death
 -- Returns  {index from 0, how many are active}, {} when it is not active

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- change_visibility: changeMessageVisibility of RSMQ: hide a message for so long from now; 0 shows it.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  id; ARGV[4] ms
 -- Returns  1, 0 when there is no such message, or 'queueNotFound'
 -- Numbered because: a copy that comes late would hide what was received by somebody else, or show it.
@@ -10,7 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local lane, number, id, hidden_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- claim: receive messages under leases with fences, which foreign clients see as hidden messages.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held: fence -> 'id rc', KEYS[5] leases: fence -> ends at, ms
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] held: fence -> 'id rc', KEYS[5] leases: fence -> ends at, ms
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  how many at the most; ARGV[4] lease ms
 -- Returns  {first fence, {{id, message, times received, first received at ms}, ...}}: fences count up from the
 --          first; or 'queueNotFound'
@@ -11,7 +11,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include take
 -- @include leases
 

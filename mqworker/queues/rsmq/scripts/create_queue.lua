@@ -2,8 +2,8 @@
 -- create_queue: createQueue of RSMQ, whole or not at all. One that a foreign client left half made is completed:
 -- to us there is no such queue, and to him there is one, so nobody else would ever mend it.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] registry, the set of queue names
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] registry, the set of queue names
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  vt, ARGV[4] delay, both in seconds; ARGV[5] maxsize in bytes
 -- ARGV[6]  'anew', or 'mend' to make none where nothing of it is there
 -- Returns  1, 'queueExists', or 'queueNotFound' where there is nothing to mend
@@ -12,7 +12,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local registry = KEYS[4]
 local lane, number, vt, delay, maxsize, how = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

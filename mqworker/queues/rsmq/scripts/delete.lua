@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- delete: deleteMessage of RSMQ, for one message or several. A queue that is not there holds none of them.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] ids
 -- Returns  {1 for each that was deleted, 0 for each that was not there}
 -- Atomic because: counts without their message would stay in the hash for ever.
@@ -10,7 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local lane, number, first_id = ARGV[1], ARGV[2], 3
 

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
 -- delete_queue: deleteQueue of RSMQ, with all its messages; also of a queue that is only half there.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] registry, the set of queue names
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] registry, the set of queue names
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- Returns  1, or 'queueNotFound' where there was nothing to delete
 -- Atomic because: messages that outlive their queue would turn up in the next one of that name.
 
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local registry = KEYS[4]
 local lane, number = ARGV[1], ARGV[2]

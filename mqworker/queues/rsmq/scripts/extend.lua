@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- extend: prolong leases that are still held: the messages stay hidden for so long from now.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held, KEYS[5] leases, see parts/rsmq_leases.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] held, KEYS[5] leases, see parts/leases.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  lease ms from now; ARGV[4..] fences
 -- Returns  {position from 0, ...}: leases that were lost
 -- Numbered because: a copy that comes late would shorten a lease that was prolonged by more meanwhile.
@@ -10,7 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include leases
 
 local lane, number, lease_ms, first_fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), 4

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- pop: popMessage of RSMQ: receive a message and delete it at once.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua; its reply is remembered whole, for the message
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua; its reply is remembered whole, for the message
 --          is nowhere else any more
 -- Returns  {{id, message, times received, first received at ms}} or {}, or 'queueNotFound'
 -- Atomic because: between receiving and deleting somebody else could receive it too.
@@ -10,7 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include take
 
 local lane, number = ARGV[1], ARGV[2]

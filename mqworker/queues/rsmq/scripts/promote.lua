@@ -1,7 +1,7 @@
 #!lua flags=no-writes,allow-oom
 -- promote: when the next delayed message is due. It becomes visible by itself, so there is nothing to move.
 --
--- KEYS     as in parts/rsmq_queue.lua
+-- KEYS     as in parts/queue.lua
 -- Returns  ms until then, or -1 when none is delayed; one that was received before is no delayed one
 -- Repeatable: it only reads. It looks at the next hundred hidden messages, which is as good as a wake-up has to be.
 

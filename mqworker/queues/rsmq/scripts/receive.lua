@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- receive: receiveMessage of RSMQ, for one message or several: hide them for a while and count that.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  how many at the most
 -- ARGV[4]  ms for which they are hidden, '' for the queue's vt
 -- Returns  {{id, message, times received, first received at ms}, ...}, or 'queueNotFound'
@@ -11,7 +11,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include take
 
 local lane, number, count, hidden_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

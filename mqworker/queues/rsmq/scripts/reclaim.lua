@@ -2,7 +2,7 @@
 -- reclaim: forget leases that ended. Their messages are visible again by themselves; this puts them back to
 -- where they stood when they were sent, before those that were sent later.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held, KEYS[5] leases, see parts/rsmq_leases.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] held, KEYS[5] leases, see parts/leases.lua
 -- ARGV[1]  how many at the most
 -- Returns  {returned to the line, leases looked at}
 -- Repeatable: what was forgotten is not found again.

@@ -1,9 +1,9 @@
 #!lua
 -- revive: put dead letters back in line, as if they had been sent just now; foreign clients see them again.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held and KEYS[5] leases are not used; KEYS[6..8] dead letters, see
---          parts/rsmq_dead.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] held and KEYS[5] leases are not used; KEYS[6..8] dead letters, see
+--          parts/dead.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] ids
 -- Returns  {1 for each that was put back, 0 for each that was no dead letter}, or 'queueNotFound'
 -- Numbered because: a copy that comes late would revive what was buried again.
@@ -11,7 +11,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include dead
 
 local lane, number, first_id = ARGV[1], ARGV[2], 3

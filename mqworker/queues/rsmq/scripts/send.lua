@@ -1,8 +1,8 @@
 #!lua
 -- send: sendMessage of RSMQ, for one message or a batch. All of them, or a refusal and none.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3]  size of the largest message, in the unit that the caller counts in
 -- ARGV[4]  channel that hears how many messages the queue holds, '' for none
 -- ARGV[5..] of each message: the random end of its id, when it is due ('' is the queue's delay), its bytes.
@@ -13,7 +13,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 
 local lane, number, largest, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local first_message, stride = 5, 3

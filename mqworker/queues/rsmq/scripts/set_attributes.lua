@@ -1,16 +1,16 @@
 #!lua
 -- set_attributes: setQueueAttributes of RSMQ; never makes a queue where there is none.
 --
--- KEYS     as in parts/rsmq_queue.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] name and value of each attribute: vt, delay, maxsize
--- Returns  as in parts/rsmq_attributes.lua, or 'queueNotFound'
+-- Returns  as in parts/attributes.lua, or 'queueNotFound'
 -- Numbered because: a copy that comes late would undo what was set meanwhile.
 
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include attributes
 
 local lane, number, first_value = ARGV[1], ARGV[2], 3

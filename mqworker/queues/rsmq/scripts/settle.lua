@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- settle: end deliveries that are still held: delete, show again, or move to the dead letters, which are ours.
 --
--- KEYS     as in parts/rsmq_queue.lua; KEYS[4] held, KEYS[5] leases, see parts/rsmq_leases.lua; KEYS[6..8]
---          dead letters, see parts/rsmq_dead.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/rsmq_calls.lua
+-- KEYS     as in parts/queue.lua; KEYS[4] held, KEYS[5] leases, see parts/leases.lua; KEYS[6..8]
+--          dead letters, see parts/dead.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] three each: 'ack', fence, ''; 'again', fence, due; 'front', fence, ''; 'bury', fence, letter (JSON)
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a message must not vanish on its way to the dead, nor be deleted while somebody else works on it.
@@ -11,7 +11,7 @@
 -- @include clock
 -- @include queue
 -- @include order
--- @include rsmq_calls
+-- @include side_calls
 -- @include leases
 -- @include dead
 

@@ -3,9 +3,9 @@
 -- Peers that fell silent are dropped on the way. A main queue that nobody listens to, or whose backlog still waits
 -- for more subscribers, is left alone.
 --
--- KEYS     as in parts/topic_keys.lua
+-- KEYS     as in parts/keys.lua
 -- ARGV[1]  key of the topic, ARGV[2] how many records at the most
--- ARGV[3]  'drop' or 'requeue': what becomes of what a silent peer had not observed, see parts/topic_peers.lua
+-- ARGV[3]  'drop' or 'requeue': what becomes of what a silent peer had not observed, see parts/peers.lua
 -- Returns  {records moved, records left that could be moved now, ms until a backlog has waited long enough or 0},
 --          or a text: what stands in the way
 -- Atomic because: a record that was popped and not yet copied to all would be lost to some for ever.

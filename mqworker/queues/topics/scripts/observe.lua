@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- observe: a peer takes the oldest records of its dedicated queues, and is thereby known to be alive.
 --
--- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/topic_calls.lua; its reply is remembered whole, for the records
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua; its reply is remembered whole, for the records
 --          are nowhere else any more
 -- ARGV[3]  consumer, ARGV[4] peer, ARGV[5] how many of each topic, ARGV[6] ms after which a silent peer is dropped
 -- ARGV[7]  bytes after which no further record is taken: what a client cannot receive would be lost

@@ -1,8 +1,8 @@
 #!lua
 -- publish: append records to the main queue of a topic, whether anybody listens or not. All of them or none.
 --
--- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/topic_calls.lua
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  key of the topic, ARGV[4] ms after which an unread main queue is dropped, 0 for never
 -- ARGV[5..] of each record: the end of its id, 14 characters, and its payload in base64, '' for none
 -- Returns  {id, ...}

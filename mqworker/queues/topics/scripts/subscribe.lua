@@ -1,8 +1,8 @@
 #!lua
 -- subscribe: a peer begins to listen to a topic under a consumer id; again changes nothing.
 --
--- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/topic_calls.lua
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  key of the topic, ARGV[4] consumer, ARGV[5] peer, which has no '_'
 -- ARGV[6]  ms after which a silent peer is dropped
 -- ARGV[7]  ms for which a backlog waits for more subscribers after its first

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- sweep: drop the peers of some consumers that fell silent; a consumer without peers listens to nothing more.
 --
--- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  'drop' or 'requeue': what becomes of what they had not observed, see parts/topic_peers.lua
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  'drop' or 'requeue': what becomes of what they had not observed, see parts/peers.lua
 -- ARGV[2..] consumers
 -- Returns  {peers dropped, text: what stood in the way of one of the consumers, or ''}
 -- Atomic because: a peer that observes in between must be found alive, or gone with all that was its.

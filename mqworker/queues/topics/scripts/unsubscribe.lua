@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- unsubscribe: a consumer id ends listening to a topic, with all its peers and what they had not observed.
 --
--- KEYS     as in parts/topic_keys.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/topic_calls.lua
+-- KEYS     as in parts/keys.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  key of the topic, ARGV[4] consumer
 -- Returns  1 when it was subscribed, 0 when it was not
 -- Atomic because: a record that is dispatched in between would lie where nobody observes it.

@@ -7,8 +7,15 @@ from enum import StrEnum
 
 from mqworker.errors import InvalidArgument
 from mqworker.queues.skmq.frame import Frame
-from mqworker.queues.skmq.names import TO_ALL, TO_ONE, message_id_of, queue_of_app, recipient_key
-from mqworker.queues.skmq.recipient import Recipient, parse_recipient
+from mqworker.queues.skmq.names import (
+    TO_ALL,
+    TO_ONE,
+    Recipient,
+    message_id_of,
+    parse_recipient,
+    queue_of_app,
+    recipient_key,
+)
 from mqworker_services.gateways.skmq.replies import ACK, ERROR, Answer, invalid_parameters
 
 LARGEST_CONTENT_BYTES = 1024 * 1024

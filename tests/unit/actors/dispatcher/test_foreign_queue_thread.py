@@ -10,7 +10,6 @@ import pytest
 from mqworker.actors.dispatcher.foreign_queue_thread import (
     COUNT_AT_LEAST_EVERY_MS,
     COUNT_EVERY_MS,
-    OUTAGE_PAUSE_MS,
     ForeignQueueThread,
     fences_since,
 )
@@ -20,9 +19,10 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After, At
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.record import decode_record
-from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, Retry, Settlement
+from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, RetryAt, Settlement
 from mqworker.model.settlement_parts import parts_of
 from mqworker.queues.catalogue import Gq, Model, Rsmq
+from mqworker.store.outage import OUTAGE_ROUND_MS
 
 RSMQ, GQ = Rsmq(vt=30, poll=0.2), Gq(heartbeat=2.0, poll=0.2)
 
@@ -248,12 +248,12 @@ def test_a_report_is_kept_through_an_outage_and_written_once(queue_thread: Threa
     queue_thread.round()
     trouble, pause_ms = queue_thread.thread.trouble, queue_thread.thread._pause_ms()
     queue_thread.queue.is_away = False
-    queue_thread.round(OUTAGE_PAUSE_MS - 1)
+    queue_thread.round(OUTAGE_ROUND_MS - 1)
     too_early = list(queue_thread.queue.settled)
     queue_thread.round(1)
     queue_thread.round()
 
-    assert (trouble, pause_ms, too_early) == ("away", OUTAGE_PAUSE_MS, [])
+    assert (trouble, pause_ms, too_early) == ("away", OUTAGE_ROUND_MS, [])
     assert queue_thread.queue.settled == [Ack(a_delivery(1))]
     assert (queue_thread.thread.trouble, queue_thread.thread.held) == ("", 0)
 
@@ -263,7 +263,7 @@ def test_a_queue_that_cannot_be_opened_is_opened_later(queue_thread: ThreadByHan
     queue_thread.round()
     queue_thread.queue.is_away = False
 
-    queue_thread.round(OUTAGE_PAUSE_MS)
+    queue_thread.round(OUTAGE_ROUND_MS)
 
     assert (queue_thread.opened, queue_thread.thread.trouble) == (2, "")
 
@@ -299,16 +299,16 @@ def test_a_model_with_delays_is_told_of_a_retry_at_once() -> None:
     queue_thread = ThreadByHand(RSMQ)
     (fence,) = queue_thread.claim(1)
 
-    queue_thread.report(Retry(a_delivery(fence), After(5_000), Failure("ValueError")))
+    queue_thread.report(RetryAt(a_delivery(fence), After(5_000), Failure("ValueError")))
     queue_thread.round()
 
-    assert queue_thread.queue.settled == [Retry(a_delivery(1), After(5_000), Failure("ValueError"))]
+    assert queue_thread.queue.settled == [RetryAt(a_delivery(1), After(5_000), Failure("ValueError"))]
 
 
 @pytest.mark.parametrize(
     "postponed",
     [
-        lambda fence: Retry(a_delivery(fence), After(5_000), Failure("ValueError")),
+        lambda fence: RetryAt(a_delivery(fence), After(5_000), Failure("ValueError")),
         lambda fence: Park(a_delivery(fence), At(1_005_000), Failure("UnknownTask")),
     ],
 )
@@ -333,14 +333,14 @@ def test_the_end_settles_what_is_left_and_gives_back_what_nobody_saw() -> None:
     queue_thread.queue.line = [a_delivery(4)]
     queue_thread.thread.want(1)
     queue_thread.round()  # claimed, and not taken over
-    queue_thread.report(Ack(a_delivery(done)), Retry(a_delivery(postponed), After(60_000), None))
+    queue_thread.report(Ack(a_delivery(done)), RetryAt(a_delivery(postponed), After(60_000), None))
 
     queue_thread.thread._is_closing = True
     queue_thread.thread._finish()
 
     assert [(type(each), each.delivery.id) for each in queue_thread.queue.settled] == [
         (Ack, "m1"),
-        (Retry, "m2"),
+        (RetryAt, "m2"),
         (Release, "m4"),
     ]
     assert list(queue_thread.thread._held) == [running]

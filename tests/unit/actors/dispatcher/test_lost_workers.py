@@ -28,7 +28,7 @@ from mqworker.actors.mail import (
 )
 from mqworker.actors.run_slot import Begun, mark_of
 from mqworker.model.instant import After
-from mqworker.model.settlement import Bury, Crash, Release, Retry, Settlement, Suspect
+from mqworker.model.settlement import Bury, Crash, Release, RetryAt, Settlement, Suspect
 from tests.support.dispatcher_stage import Stage, a_record
 
 QUEUE = "default"
@@ -142,7 +142,7 @@ def test_a_hard_time_out_is_a_failure_and_is_retried_later_each_time() -> None:
 
     pauses = [only(a_worker(1, failures=failures), evidence, HARD_TIMEOUT) for failures in range(3)]
 
-    assert [pause.due for pause in pauses if isinstance(pause, Retry)] == [
+    assert [pause.due for pause in pauses if isinstance(pause, RetryAt)] == [
         After(1_000),
         After(2_000),
         After(4_000),
@@ -159,7 +159,7 @@ def test_a_hard_time_out_after_the_last_retry_buries() -> None:
 def test_a_hard_time_out_is_nothing_to_those_beside_it() -> None:
     verdicts = judged(a_worker(1, 2, beside=(7,)), begun(running=(1, 7), last=1), f"{HARD_TIMEOUT} (SIGKILL)")
 
-    assert verdicts == {1: Retry, 2: Release, 7: Release}
+    assert verdicts == {1: RetryAt, 2: Release, 7: Release}
 
 
 def test_of_a_worker_that_was_ended_by_a_drain_nothing_is_counted() -> None:

@@ -15,7 +15,7 @@ from mqworker.model.message import Message
 from mqworker.model.names import ConsumerName, TaskName
 from mqworker.model.rate import Rate
 from mqworker.model.record import permit_ms_of
-from mqworker.model.settlement import Ack, Bury, Crash, Release, Retry
+from mqworker.model.settlement import Ack, Bury, Crash, Release, RetryAt
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
@@ -146,7 +146,7 @@ def test_a_retry_needs_another_permit(site: Site) -> None:
     site.queue.admit(1)
     (delivery,) = site.queue.claim(1, consumer=NODE)
 
-    site.queue.settle(Retry(delivery, After(10)), consumer=NODE)
+    site.queue.settle(RetryAt(delivery, After(10)), consumer=NODE)
     site.clock.at_ms += 10
     site.queue.promote()
 

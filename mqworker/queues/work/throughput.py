@@ -1,4 +1,12 @@
-"""How long messages waited lately, from the events of a queue: for people, not for the hot path."""
+"""How busy a queue was lately: samples of its counters, and how long messages waited and ran.
+
+Samples are kept in Redis, so that `status` knows rates at a glance:
+
+    samples   list   'at_ms entered left buried', the newest first; written by any node's heartbeat reaper
+
+Any number of nodes may take one every second: the first one in a second writes, on the server's clock. Waits
+are read from the events of the queue: for people, not for the hot path.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +14,37 @@ import math
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqworker.model.event import IDS, SUCCEEDED, decode_block
-from mqworker.queues.work.queue import WorkQueue
+from mqworker.model.throughput import Sample
+from mqworker.queues.work.keys import WorkQueueKeys
+from mqworker.store.script import Call, scripts_of
+
+if TYPE_CHECKING:  # `status` reads samples, and must not wait for redis-py to be imported
+    from mqworker.queues.work.queue import WorkQueue
+
+script = scripts_of(__package__)
+
+KEPT = 60
+COUNTERS = ("enqueued", "revived", "succeeded", "buried", "cancelled", "expired")
+"""The fields of meta that sample.lua adds up."""
+
+
+def sample(keys: WorkQueueKeys) -> Call[bool]:
+    """Note the counters of a queue, if it is time to; whether they were noted."""
+    return Call(script("sample"), (keys.meta, keys.named("samples")), (KEPT,), bool)
+
+
+def decode_sample(text: bytes) -> Sample | None:
+    """A sample as it is stored; None for foreign bytes."""
+    parts = text.split()
+    try:
+        at_ms, entered, left, buried = map(int, parts)
+    except ValueError:
+        return None
+    return Sample(at_ms, entered, left, buried)
+
 
 _ENTRIES = 50
 _NO_RUNS = {b"n", b"v", IDS.encode()}

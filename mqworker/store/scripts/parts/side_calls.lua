@@ -1,4 +1,4 @@
--- rsmq_calls: recognises a call that was carried out before, as parts/calls.lua does, in a side key of ours.
+-- side_calls: recognises a call that was carried out before, as parts/calls.lua does, in a side key of ours.
 -- The key goes an hour after its last use, much later than any caller gives up; while it lives, each new lane drops
 -- some that were long unused.
 -- A queue that is not there leaves nothing behind, so a call that found none is not remembered.

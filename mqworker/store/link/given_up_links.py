@@ -3,7 +3,7 @@
 A call that timed out is sent again on another link, while its first copy may still be on its way: in the
 network, in a proxy, in the socket buffer of a server that was stopped. Scripts that know their calls by
 number turn a late copy away; closing the old link keeps every late copy out, also of calls without a number.
-A server that does not permit CLIENT INFO or CLIENT KILL is used without that. Pure; for sync and async nodes.
+A server that does not permit CLIENT INFO or CLIENT KILL is used without that. Pure; for sync and async pools.
 """
 
 from __future__ import annotations
