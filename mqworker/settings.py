@@ -126,7 +126,7 @@ def load_settings(
     # A call tried again after its message was settled must still be known, or the message runs twice.
     reading.check_pair(settings, "dedup_window_s", "retry_for_s", times=2)
     if reading.problems:
-        raise ConfigurationError("\n  ".join(["the configuration does not fit:", *reading.problems]))
+        raise ConfigurationError("\n  ".join(["the configuration is not valid:", *reading.problems]))
     return settings
 
 

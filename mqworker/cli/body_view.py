@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqworker.cli.wording import escaped, safe
+from mqworker.cli.text import escaped, safe
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call

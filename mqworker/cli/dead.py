@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import click
 
 from mqworker.cli.body_view import body_lines
-from mqworker.cli.graveyards import Graveyard, graveyards
 from mqworker.cli.job import echo_facts, record_lines
-from mqworker.cli.site import QUEUE, REDIS_URL, Site, Target, confirm
+from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target, confirm
+from mqworker.cli.status.model_lines import RSMQ, ModelQueue
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
-from mqworker.cli.wording import counted, duration, escaped, moment, safe, short_duration
+from mqworker.cli.text import counted, duration, escaped, moment, safe, short_duration
 from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
-from mqworker.model.names import message_id
+from mqworker.model.names import MessageId, message_id
+from mqworker.queues.rsmq.calls import RsmqOptions
+from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.trace import read_letter
 from mqworker.redaction import masked_text
+from mqworker.store.store import Store
 
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
 ONE_QUEUE = click.option("-q", "--queue", "queue", required=True, help="Queue whose dead letters are meant.")
@@ -46,10 +54,10 @@ def dead_command(context: click.Context, redis_url: str | None) -> None:
 @click.pass_obj
 def list_some(target: Target, queue: str | None, limit: int) -> None:
     """List dead letters, the newest first."""
-    with target.open() as site:
-        now_ms = site.now_ms()
+    with target.open() as server:
+        now_ms = server.now_ms()
         letters, total = [], 0
-        for each in graveyards(site, queue):
+        for each in dead_letter_sources(server, queue):
             count = each.count()
             total += count
             newest = each.letters(max(0, count - limit), limit) if count else []
@@ -70,13 +78,13 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
 @click.pass_obj
 def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
     """Show why one was given up, with the traceback."""
-    with target.open() as site:
-        graves, letter = _find(site, id_, queue)
-        now_ms = site.now_ms()
+    with target.open() as server:
+        source, letter = _find(server, id_, queue)
+        now_ms = server.now_ms()
     since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
     lines = [
         ("id", letter.id),
-        ("queue", graves.name),
+        ("queue", source.name),
         ("dead since", since),
         ("reason", safe(letter.reason)),
     ]
@@ -102,15 +110,15 @@ def retry(target: Target, ids: tuple[str, ...], queue: str | None, is_all: bool)
         raise click.UsageError("give either the ids of dead letters, or --all with --queue")
     if is_all and queue is None:
         raise click.UsageError("--all needs --queue, so that no other queue is meant by mistake")
-    with target.open() as site:
+    with target.open() as server:
         if queue is not None and is_all:
-            (graves,) = graveyards(site, queue)
-            click.echo(f"{counted(_revive_all(graves), 'dead letter')} of queue {queue} back in line")
+            (source,) = dead_letter_sources(server, queue)
+            click.echo(f"{counted(_revive_all(source), 'dead letter')} of queue {queue} back in line")
             return
         for id_ in ids:
-            graves, letter = _find(site, id_, queue)
-            graves.revive([letter.id])
-            click.echo(f"{letter.id} is back in line in queue {graves.name}")
+            source, letter = _find(server, id_, queue)
+            source.revive([letter.id])
+            click.echo(f"{letter.id} is back in line in queue {source.name}")
 
 
 @dead_command.command()
@@ -119,8 +127,8 @@ def retry(target: Target, ids: tuple[str, ...], queue: str | None, is_all: bool)
 @click.pass_obj
 def purge(target: Target, queue: str, is_yes: bool) -> None:  # noqa: FBT001 - how click passes a flag
     """Throw away all dead letters of a queue."""
-    with target.open() as site:
-        work = site.queue(queue)
+    with target.open() as server:
+        work = server.queue(queue)
         count = work.counts().dead
         confirm(f"Throw away {counted(count, 'dead letter')} of queue {queue}?", is_yes=is_yes)
         click.echo(f"{counted(work.purge_dead(), 'dead letter')} of queue {queue} thrown away")
@@ -138,22 +146,104 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
     ]
 
 
-def _find(site: Site, id_: str, queue: str | None) -> tuple[Graveyard, DeadLetter]:
+def _find(server: Server, id_: str, queue: str | None) -> tuple[DeadLetterSource, DeadLetter]:
     wanted = message_id(id_)
-    for graves in graveyards(site, queue):
-        letter = graves.find(wanted)
+    for source in dead_letter_sources(server, queue):
+        letter = source.find(wanted)
         if letter is not None:
-            return graves, letter
+            return source, letter
     where = f"in queue {queue}" if queue else "in any queue"
     raise MqworkerError(f"no dead letter {wanted} {where}; `mqworker job explain {wanted}` tells where it is")
 
 
-def _revive_all(graves: Graveyard) -> int:
+def _revive_all(source: DeadLetterSource) -> int:
     """Page by page from the front; one that cannot be read stays, and the next page begins behind it."""
     revived, unreadable = 0, 0
     while True:
-        letters = graves.letters(unreadable, _PAGE)
+        letters = source.letters(unreadable, _PAGE)
         if not letters:
             return revived
-        back = graves.revive([letter.id for letter in letters])
+        back = source.revive([letter.id for letter in letters])
         revived, unreadable = revived + back, unreadable + len(letters) - back
+
+
+class DeadLetterSource(Protocol):
+    """The dead letters of one queue."""
+
+    name: str
+
+    def count(self) -> int:
+        """How many there are."""
+
+    def letters(self, start: int, count: int) -> list[DeadLetter]:
+        """Some of them, the oldest first."""
+
+    def find(self, message: MessageId) -> DeadLetter | None:
+        """One of them."""
+
+    def revive(self, ids: Sequence[str]) -> int:
+        """Enqueue some of them again; how many."""
+
+
+def dead_letter_sources(server: Server, queue: str | None) -> list[DeadLetterSource]:
+    """The source of one queue, or all of them; raises UnknownQueue."""
+    found: list[DeadLetterSource] = []
+    others = server.model_queues()
+    if queue in others and others[queue].title == RSMQ and queue not in server.queue_names():
+        return [_RsmqLetters(others[queue], server.store)]
+    found += [_WorkQueueLetters(each) for each in server.queues(queue)]
+    if queue is None:
+        found += [_RsmqLetters(each, server.store) for each in others.values() if each.title == RSMQ]
+    return found
+
+
+class _WorkQueueLetters:
+    def __init__(self, queue: WorkQueue) -> None:
+        self.name = str(queue.name)
+        self._queue = queue
+
+    def count(self) -> int:
+        return self._queue.counts().dead
+
+    def letters(self, start: int, count: int) -> list[DeadLetter]:
+        return self._queue.dead_letters(start, count)
+
+    def find(self, message: MessageId) -> DeadLetter | None:
+        return read_letter(self._queue, message)
+
+    def revive(self, ids: Sequence[str]) -> int:
+        return len(self._queue.revive(*ids))
+
+
+class _RsmqLetters:
+    def __init__(self, queue: ModelQueue, store: Store) -> None:
+        self.name = queue.name
+        self._queue = RsmqQueue(queue.name, store, RsmqOptions(queue.namespace))
+
+    def count(self) -> int:
+        return self._queue.counts()["dead"]
+
+    def letters(self, start: int, count: int) -> list[DeadLetter]:
+        return [_letter(each) for each in self._queue.burials(start, count)]
+
+    def find(self, message: MessageId) -> DeadLetter | None:
+        burial = self._queue.burial(message)
+        return None if burial is None else _letter(burial)
+
+    def revive(self, ids: Sequence[str]) -> int:
+        return sum(self._queue.revive(*ids))
+
+
+def _letter(burial: RsmqBurial) -> DeadLetter:
+    """The body is not shown: it may hold anything, and was not written by us."""
+    details = burial.details
+    evidence = details.get("evidence")
+    return DeadLetter(
+        MessageId(burial.id),
+        burial.buried_at_ms,
+        burial.reason,
+        str(details.get("error", "")),
+        str(details.get("error_msg", "")),
+        str(details.get("traceback", "")),
+        {str(name): str(text) for name, text in evidence.items()} if isinstance(evidence, dict) else {},
+    )

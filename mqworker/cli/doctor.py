@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from mqworker.cli.connect import connect
-from mqworker.cli.wording import counted, safe
+from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
 from mqworker.model.quarantine import BadEntry, Removal
 from mqworker.queues.work.diagnosis import find_bad_entries, remove
@@ -76,7 +76,7 @@ def _advice(bad: BadEntry) -> str:
         case None if bad.kind == "wake-up":
             return "it came over a channel and is gone; see who publishes there"
         case None:
-            return "nothing to remove by itself; the entries above, or the key that is named, are the cause"
+            return "nothing to remove here; the cause is in the entries above, or in the key that is named"
         case Removal("DEL", key):
             return f"remove it with --remove-quarantined, or: redis-cli DEL {_quoted(key.encode())}"
         case Removal(command, key, member):

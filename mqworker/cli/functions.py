@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from mqworker.cli.connect import connect
-from mqworker.cli.site import REDIS_URL
-from mqworker.cli.wording import counted, safe
+from mqworker.cli.server import REDIS_URL
+from mqworker.cli.text import counted, safe
 from mqworker.queues.work import functions
 from mqworker.settings import load_settings
 

@@ -8,8 +8,8 @@ import click
 
 from mqworker.cli.body_view import body_lines, shown_value
 from mqworker.cli.job_reasons import reasons
-from mqworker.cli.site import QUEUE, REDIS_URL, Site, Target
-from mqworker.cli.wording import duration, moment, safe, size
+from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
+from mqworker.cli.text import duration, moment, safe, size
 from mqworker.errors import InvalidMessage, MqworkerError
 from mqworker.model.clock import SystemClock
 from mqworker.model.delivery import Delivery
@@ -45,10 +45,10 @@ def job_command(context: click.Context, redis_url: str | None) -> None:
 @click.pass_obj
 def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
     """Show what is known of a message."""
-    with target.open() as site:
-        work, found = site.find(id_, queue)
-        now_ms = site.now_ms()
-        running = running_lines(site, work, found, now_ms) if found.where.state == "leased" else []
+    with target.open() as server:
+        work, found = server.find(id_, queue)
+        now_ms = server.now_ms()
+        running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
     lines = [("job", found.id), ("queue", found.queue), ("state", _state(found))]
     if found.delivery is not None:
         lines += record_lines(found.delivery, now_ms, is_held=found.where.state == "leased")
@@ -68,9 +68,9 @@ def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  #
 @click.pass_obj
 def explain(target: Target, id_: str, queue: str | None) -> None:
     """Say why a message is not running."""
-    with target.open() as site:
-        found = site.find(id_, queue)[1]
-        view = read_system(site.store, site.settings.namespace)
+    with target.open() as server:
+        found = server.find(id_, queue)[1]
+        view = read_system(server.store, server.settings.namespace)
     queue_view = next(each for each in view.queues if each.name == found.queue)
     answer, *further = reasons(found, queue_view, view)
     click.echo(f"{found.id}: {answer}")
@@ -91,9 +91,11 @@ def explain(target: Target, id_: str, queue: str | None) -> None:
 @click.pass_obj
 def cancel(target: Target, id_: str, queue: str | None, is_kill: bool, timeout_s: float) -> None:  # noqa: FBT001
     """Take a waiting message out, or stop a running one."""
-    with target.open() as site:
-        work, found = site.find(id_, queue)
-        state = cancel_and_wait(work, found.id, site.settings.namespace, is_kill=is_kill, timeout_s=timeout_s)
+    with target.open() as server:
+        work, found = server.find(id_, queue)
+        state = cancel_and_wait(
+            work, found.id, server.settings.namespace, is_kill=is_kill, timeout_s=timeout_s
+        )
         name = f"{found.id} of queue {work.name}"
         if state is Cancelling.ENDED:
             now = "running" if (where := work.find(found.id).state) == "leased" else where
@@ -132,8 +134,8 @@ def cancel_and_wait(
 @click.pass_obj
 def retry(target: Target, id_: str, queue: str | None) -> None:
     """Put a dead message back in line, its counts beginning anew."""
-    with target.open() as site:
-        work, found = site.find(id_, queue)
+    with target.open() as server:
+        work, found = server.find(id_, queue)
         if not work.revive(found.id):
             raise MqworkerError(
                 f"{found.id} of queue {work.name} is {_state(found)}: only a dead message can be retried"
@@ -141,10 +143,10 @@ def retry(target: Target, id_: str, queue: str | None) -> None:
     click.echo(f"{found.id} is back in line in queue {work.name}")
 
 
-def running_lines(site: Site, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:
+def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:
     """Who runs it and since when, as far as its node tells, and how far it has come."""
     consumer, lines = found.where.consumer, []
-    nodes = read_nodes(site.store, site.settings.namespace)
+    nodes = read_nodes(server.store, server.settings.namespace)
     for node in nodes:
         if (runner := node.runner_of(found.id)) is not None:
             worker, age_ms = runner
@@ -153,8 +155,8 @@ def running_lines(site: Site, work: WorkQueue, found: Trace, now_ms: int) -> lis
             lines.append(("running", f"since {since} ({duration(age_ms)})"))
     if not lines:
         lines.append(("held by", safe(consumer) if consumer else "a lease that ends by itself"))
-    progress = site.store.follow(
-        JobSteps(WorkQueueSteps(work.calls, site.settings.namespace)).progress(found.id)
+    progress = server.store.follow(
+        JobSteps(WorkQueueSteps(work.calls, server.settings.namespace)).progress(found.id)
     )
     if progress is not None:
         of = "" if progress.total is None else f" of {progress.total:g}"

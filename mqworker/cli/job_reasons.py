@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqworker.cli.wording import counted, duration, moment, safe
+from mqworker.cli.text import counted, duration, moment, safe
 from mqworker.model.delivery import Delivery
 from mqworker.model.event import PARKED
 from mqworker.model.view import NodeView, QueueView, SystemView
@@ -53,7 +53,7 @@ def _delayed(trace: Trace, now_ms: int) -> Iterator[str]:
 
 
 def _parked(trace: Trace) -> str | None:
-    """Why nobody runs it, if that was the last thing that happened to it."""
+    """Why no node runs it, if it was parked last."""
     last = trace.past[0] if trace.past else None
     if last is None or last.event != PARKED or trace.delivery is None:
         return None

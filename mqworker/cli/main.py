@@ -7,7 +7,7 @@
 | 2 | the command line is wrong; for `status`: down |
 | 3 | only from `status`: no Redis |
 | 69 | Redis or the embedded server is not available, or full: try again later |
-| 78 | the configuration does not fit: mend it, trying again will not help |
+| 78 | the configuration is not valid: correct it, trying again will not help |
 
 `mqworker redis` passes on the exit status of a server that dies.
 
@@ -178,7 +178,7 @@ class CommandGroup(click.Group):
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Settings come from flags, then MQWORKER_* variables, then [tool.mqworker] in pyproject.toml. "
-    "Without redis_url, an embedded server keeps its data in .mqworker/ and starts by itself. "
+    "Without redis_url, an embedded server is started and keeps its data in .mqworker/. "
     "`mqworker COMMAND --help` explains a command.",
 )
 @click.version_option(__version__, "-V", "--version", message="mqworker %(version)s")

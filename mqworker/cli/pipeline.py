@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mqworker.cli.site import REDIS_URL
-from mqworker.cli.wording import counted
+from mqworker.cli.server import REDIS_URL
+from mqworker.cli.text import counted
 from mqworker.errors import ConfigurationError, MqworkerError, UnknownQueue
 from mqworker.events import open_event_streams, with_server
 from mqworker.model.clock import SystemClock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class PipelineRun:
     """What every command of the pipeline needs."""
 
     settings: Settings
@@ -52,7 +52,7 @@ class Bench:
 
 
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that all commands share; the command receives a Bench."""
+    """The options that all commands share; the command receives a PipelineRun."""
 
     @functools.wraps(command)
     def wrapped(
@@ -68,7 +68,7 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
 
         settings = load_settings({"redis_url": redis_url})
         folders = LakeFolders((lake or settings.data_dir / "lake").absolute())
-        command(*args, bench=Bench(settings, folders, master, conf), **rest)
+        command(*args, pipeline_run=PipelineRun(settings, folders, master, conf), **rest)
 
     for option in (
         REDIS_URL,
@@ -114,7 +114,7 @@ def pipeline_command() -> None:
 )
 def archive(
     *,
-    bench: Bench,
+    pipeline_run: PipelineRun,
     is_once: bool,
     is_trimming: bool,
     blocks_held: int,
@@ -127,8 +127,8 @@ def archive(
     from mqworker_services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
     plan = ArchivePlan(
-        with_server(bench.settings),
-        bench.lake,
+        with_server(pipeline_run.settings),
+        pipeline_run.lake,
         is_trimming,
         on_loss,
         max_events,
@@ -136,10 +136,10 @@ def archive(
         interval_s=interval,
     )
     progress, run = Progress(sys.stderr), archive_once if is_once else archive_and_follow
-    with bench.trouble():
-        run(bench.spark(), plan, progress.count_batch)
+    with pipeline_run.trouble():
+        run(pipeline_run.spark(), plan, progress.count_batch)
     progress.end()
-    click.echo(f"{counted(progress.total, 'event')} archived in {bench.lake.root}")
+    click.echo(f"{counted(progress.total, 'event')} archived in {pipeline_run.lake.root}")
 
 
 @pipeline_command.command()
@@ -173,7 +173,7 @@ def release(redis_url: str | None, queues: tuple[str, ...]) -> None:
 @click.option("--run", help="Name of this enqueueing; another name enqueues anew.  [default: by the file]")
 def enqueue(
     *,
-    bench: Bench,
+    pipeline_run: PipelineRun,
     file: Path,
     task: str,
     queue: str,
@@ -185,9 +185,9 @@ def enqueue(
     from mqworker_services.pipeline.enqueueing import EnqueuePlan, enqueue_file  # noqa: PLC0415 - optional
     from mqworker_services.pipeline.progress import Progress  # noqa: PLC0415 - optional
 
-    plan = EnqueuePlan(with_server(bench.settings), file, task, queue, id_column, file_format, run)
-    with bench.trouble():
-        spark = bench.spark()
+    plan = EnqueuePlan(with_server(pipeline_run.settings), file, task, queue, id_column, file_format, run)
+    with pipeline_run.trouble():
+        spark = pipeline_run.spark()
         with Progress(sys.stderr).watching(spark, "enqueueing"):
             outcome = enqueue_file(spark, plan)
     click.echo(f"{counted(outcome.rows, 'row')} of {file.name} enqueued as {task} in queue {queue}")
@@ -201,13 +201,13 @@ def enqueue(
     "--where", required=True, help="SQL over queue, task, task_id, reason, error, error_msg, buried_at …"
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show what would go back.")
-def replay(*, bench: Bench, where: str, is_dry: bool) -> None:
+def replay(*, pipeline_run: PipelineRun, where: str, is_dry: bool) -> None:
     """Put dead letters that SQL chooses back in their queue."""
     from mqworker_services.pipeline.replay import chosen_letters, revive  # noqa: PLC0415 - optional
 
-    settings = with_server(bench.settings)
-    with bench.trouble():
-        letters = chosen_letters(bench.spark(), settings, where)
+    settings = with_server(pipeline_run.settings)
+    with pipeline_run.trouble():
+        letters = chosen_letters(pipeline_run.spark(), settings, where)
         if is_dry:
             rows = letters.groupBy("queue", "task", "reason", "error").count().collect()
             for row in sorted(rows, key=lambda each: -each["count"]):
@@ -225,13 +225,13 @@ def replay(*, bench: Bench, where: str, is_dry: bool) -> None:
 
 @pipeline_command.command()
 @pipeline_options
-def compact(bench: Bench) -> None:
+def compact(pipeline_run: PipelineRun) -> None:
     """Turn the many files of days that are over into few."""
     from mqworker_services.pipeline.compaction import compact as compact_lake  # noqa: PLC0415 - optional
     from mqworker_services.pipeline.days import day_of  # noqa: PLC0415 - optional
 
-    with bench.trouble():
-        swaps = compact_lake(bench.spark(), bench.lake, day_of(SystemClock().now_ms()))
+    with pipeline_run.trouble():
+        swaps = compact_lake(pipeline_run.spark(), pipeline_run.lake, day_of(SystemClock().now_ms()))
     for swap in swaps:
         click.echo(f"{swap.date}: {counted(len(swap.replaces), 'batch')} became one")
     if not swaps:
@@ -240,14 +240,16 @@ def compact(bench: Bench) -> None:
 
 @pipeline_command.command()
 @pipeline_options
-def verify(bench: Bench) -> None:
+def verify(pipeline_run: PipelineRun) -> None:
     """Check the lake against its checkpoint: nothing missing, nothing twice."""
     from mqworker_services.pipeline.verify import verify as verify_lake  # noqa: PLC0415 - optional
 
-    with bench.trouble():
-        verdict = verify_lake(bench.spark(), bench.lake)
+    with pipeline_run.trouble():
+        verdict = verify_lake(pipeline_run.spark(), pipeline_run.lake)
     if not verdict.is_sound:
-        raise MqworkerError(f"the lake {bench.lake.root} is not sound: {'; '.join(verdict.problems())}")
+        raise MqworkerError(
+            f"the lake {pipeline_run.lake.root} is not sound: {'; '.join(verdict.problems())}"
+        )
     click.echo(
         f"{counted(verdict.rows, 'event')} in {counted(verdict.blocks, 'block')}: none missing, none twice"
     )
@@ -272,11 +274,11 @@ def verify(bench: Bench) -> None:
 @click.option("--sla", "sla_ms", type=click.FloatRange(0), metavar="MS", help="Count what took longer.")
 @click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with charts.")
-def report(*, bench: Bench, **options: Any) -> None:  # noqa: ANN401 - the options above
+def report(*, pipeline_run: PipelineRun, **options: Any) -> None:  # noqa: ANN401 - the options above
     """Tell how many tasks ran, how long they waited and ran, which were slow, which failed and why."""
     from mqworker.cli.pipeline_report import ReportOptions, run_report  # noqa: PLC0415 - optional
 
-    run_report(bench, ReportOptions(**options), SystemClock().now_ms())
+    run_report(pipeline_run, ReportOptions(**options), SystemClock().now_ms())
 
 
 def _need_spark() -> None:

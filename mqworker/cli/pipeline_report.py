@@ -23,7 +23,7 @@ from mqworker_services.pipeline.report.page import page as html_page
 from mqworker_services.pipeline.report.question import By, Detail, Question, window
 
 if TYPE_CHECKING:
-    from mqworker.cli.pipeline import Bench
+    from mqworker.cli.pipeline import PipelineRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class ReportOptions:
     html: Path | None
 
 
-def run_report(bench: Bench, options: ReportOptions, now_ms: int) -> None:
+def run_report(pipeline_run: PipelineRun, options: ReportOptions, now_ms: int) -> None:
     """Make the report and show it as was asked."""
-    question = _question(bench, options, now_ms)
+    question = _question(pipeline_run, options, now_ms)
     extent = look_at_files(question.lake, question.window)
-    spark = bench.spark(is_light=True)
+    spark = pipeline_run.spark(is_light=True)
     with Progress(sys.stderr).watching(spark, "reading the lake"):
         report = make_report(spark, question, extent)
     if options.html is not None:
@@ -69,12 +69,12 @@ def write_page(target: Path, text: str) -> None:
         raise MqworkerError(f"the page {target} could not be written: {error.strerror}") from error
 
 
-def _question(bench: Bench, options: ReportOptions, now_ms: int) -> Question:
+def _question(pipeline_run: PipelineRun, options: ReportOptions, now_ms: int) -> Question:
     if options.html is not None and not options.html.absolute().parent.is_dir():
         raise InvalidArgument(f"--html is {str(options.html)!r}; accepted is a file in a folder that exists")
     is_page = options.is_json or options.html is not None
     return Question(
-        lake=bench.lake,
+        lake=pipeline_run.lake,
         window=window(options.since, options.until, now_ms),
         by=By(options.by),
         tasks=options.tasks,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mqworker.cli.site import REDIS_URL, Site, Target, confirm
+from mqworker.cli.server import REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import ModelQueue
 from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
-from mqworker.cli.wording import NOTHING, counted, duration, moment, rate, safe
+from mqworker.cli.text import NOTHING, counted, duration, moment, rate, safe
 from mqworker.model.view import QueueView, SystemView
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.throughput import Waits, recent_waits
@@ -29,8 +29,8 @@ def queue_command(context: click.Context, redis_url: str | None) -> None:
 @click.pass_obj
 def list_all(target: Target) -> None:
     """Show all queues."""
-    with target.open() as site:
-        view = read_system(site.store, site.settings.namespace)
+    with target.open() as server:
+        view = read_system(server.store, server.settings.namespace)
     click.echo("\n".join(queue_lines(view, terminal_width())))
 
 
@@ -39,13 +39,13 @@ def list_all(target: Target) -> None:
 @click.pass_obj
 def show(target: Target, name: str) -> None:
     """Show everything about one queue."""
-    with target.open() as site:
-        others = site.model_queues()
-        if name in others and name not in site.queue_names():
+    with target.open() as server:
+        others = server.model_queues()
+        if name in others and name not in server.queue_names():
             _echo(_model_facts(others[name]))
             return
-        waits = recent_waits(site.queue(name))
-        view = read_system(site.store, site.settings.namespace)
+        waits = recent_waits(server.queue(name))
+        view = read_system(server.store, server.settings.namespace)
     queue = next(each for each in view.queues if each.name == name)
     _echo([*_facts(queue, view), ("p95", _waited(waits))])
 
@@ -55,12 +55,13 @@ def show(target: Target, name: str) -> None:
 @click.pass_obj
 def pause(target: Target, name: str) -> None:
     """Hand out nothing more until resumed; enqueueing goes on, and what runs is finished."""
-    with target.open() as site:
-        queue = site.queue(name)
+    with target.open() as server:
+        queue = server.queue(name)
         # When instead of a mere 1: so that `status` and `job explain` can say since when.
-        site.store.run(queue.calls.configure(paused=str(site.now_ms())))
+        server.store.run(queue.calls.configure(paused=str(server.now_ms())))
         click.echo(
-            f"queue {name} is paused, {_waiting(site, name)} in it; `mqworker queue resume {name}` ends that"
+            f"queue {name} is paused, {_waiting(server, name)} in it; "
+            f"`mqworker queue resume {name}` ends the pause"
         )
 
 
@@ -69,9 +70,9 @@ def pause(target: Target, name: str) -> None:
 @click.pass_obj
 def resume(target: Target, name: str) -> None:
     """Hand out messages again."""
-    with target.open() as site:
-        site.queue(name).resume()
-        click.echo(f"queue {name} hands out messages again, {_waiting(site, name)} in it")
+    with target.open() as server:
+        server.queue(name).resume()
+        click.echo(f"queue {name} hands out messages again, {_waiting(server, name)} in it")
 
 
 @queue_command.command()
@@ -81,8 +82,8 @@ def resume(target: Target, name: str) -> None:
 def limit(target: Target, name: str, length: str) -> None:
     """Refuse to hold more than N waiting messages; `none` lifts the limit."""
     wanted = _length(length)
-    with target.open() as site:
-        site.queue(name).limit(wanted)
+    with target.open() as server:
+        server.queue(name).limit(wanted)
     if wanted is None:
         click.echo(f"queue {name} has no limit")
     else:
@@ -95,9 +96,9 @@ def limit(target: Target, name: str, length: str) -> None:
 @click.pass_obj
 def purge(target: Target, name: str, is_yes: bool) -> None:  # noqa: FBT001 - how click passes a flag
     """Throw away everything that waits. What runs is finished, dead letters stay."""
-    with target.open() as site:
-        queue = site.queue(name)
-        confirm(f"Throw away {_waiting(site, name)} of queue {name}?", is_yes=is_yes)
+    with target.open() as server:
+        queue = server.queue(name)
+        confirm(f"Throw away {_waiting(server, name)} of queue {name}?", is_yes=is_yes)
         click.echo(f"{counted(queue.purge_waiting(), 'message')} of queue {name} thrown away")
 
 
@@ -115,8 +116,8 @@ def _model_facts(queue: ModelQueue) -> list[tuple[str, str]]:
     ]
 
 
-def _waiting(site: Site, name: str) -> str:
-    return counted(site.queue(name).counts().waiting, "waiting message")
+def _waiting(server: Server, name: str) -> str:
+    return counted(server.queue(name).counts().waiting, "waiting message")
 
 
 def _length(text: str) -> int | None:
@@ -125,7 +126,7 @@ def _length(text: str) -> int | None:
     if text.isascii() and text.isdecimal():
         return int(text)
     raise click.BadParameter(
-        f"got {safe(text)!r}; accepted: a whole number from 1 on, or none", param_hint="N"
+        f"got {safe(text)!r}; accepted is a whole number from 1, or none", param_hint="N"
     )
 
 

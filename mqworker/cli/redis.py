@@ -1,7 +1,7 @@
 """`mqworker redis`: the embedded server in the foreground, one line of a Procfile.
 
 It ends the server on the first TERM or INT and exits with 0, unless another mqworker process still uses it.
-When the server dies by itself, it exits with the server's status, so that the Procfile runner notices.
+When the server ends, it exits with the server's status, so that the Procfile runner notices.
 """
 
 import shlex

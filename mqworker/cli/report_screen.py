@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mqworker.cli.table import Cell, Column, Row, table
-from mqworker.cli.wording import NOTHING, counted, safe, short_count
+from mqworker.cli.text import NOTHING, counted, safe, short_count
 
 if TYPE_CHECKING:
     from mqworker_services.pipeline.report.figures import Group, Histogram

@@ -16,7 +16,7 @@ from mqworker.model.clock import SystemClock
 from mqworker.settings import Settings, load_settings, systemd_notify_socket
 from mqworker.supervisor.child_care import Limits
 from mqworker.supervisor.child_plan import Topology
-from mqworker.supervisor.family import ChildRecord
+from mqworker.supervisor.children import ChildRecord
 from mqworker.supervisor.node import make_node
 from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.supervisor import Supervisor
@@ -54,7 +54,7 @@ def run_command(app: str | None, is_reload: bool, **flags: str | Path | None) ->
     one after the other, USR1 logs the state and all stacks.
     """
     if app is not None and not _APP.fullmatch(app):
-        raise InvalidArgument(f"app: got {app!r}; accepted: module:attribute, such as shop.tasks:app")
+        raise InvalidArgument(f"app is {app!r}; accepted is module:attribute, such as shop.tasks:app")
     settings = load_settings(flags)
     configure_logging(settings.log_level, settings.log_format)
     click.get_current_context().exit(run_node(settings, app, source_watch=_watch(app) if is_reload else None))

@@ -58,7 +58,7 @@ def _files(gateway: str, conf: Path | None, dbconf: Path | None) -> dict[str, An
     if conf is None and dbconf is None:
         return {}
     if gateway != "skmq":
-        raise ConfigurationError(f"--conf, --dbconf: got them for {gateway}; accepted: for skmq only")
+        raise ConfigurationError(f"--conf or --dbconf is given for {gateway}; accepted is skmq")
     from mqworker_services.gateways.skmq.options import read_conf, read_dbconf  # noqa: PLC0415 - a service, and seldom needed
 
     found: dict[str, Any] = {}

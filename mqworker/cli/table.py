@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from mqworker.cli.wording import cut
+from mqworker.cli.text import cut
 
 _GAP = "  "
 _SHORTEST_FIRST = 8

@@ -1,4 +1,4 @@
-"""The size of the terminal, or what stands for it where there is none."""
+"""The size of the terminal, or a default where output is not a terminal."""
 
 from __future__ import annotations
 

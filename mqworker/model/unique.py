@@ -62,7 +62,8 @@ class Unique:
             )
         if self.keep == "last" and (self.ttl is not None or self.until != "settled"):
             raise InvalidArgument(
-                'keep="last" holds until a worker takes it; accepted is neither ttl nor until'
+                'keep="last" is given with ttl or until; accepted is keep="last" without them: it '
+                "ends when a worker takes the message"
             )
         _ = self.due
         if self.max_wait is not None:

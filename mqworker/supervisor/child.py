@@ -184,7 +184,7 @@ def _fork(run: StartFunction, start: ChildStart, control: int, words: int) -> Pr
         live_forked(run, start, control, words)
     try:
         return ForkedProcess(pid)
-    except OSError:  # out of descriptors: nobody could ever end it, so it ends now
+    except OSError:  # out of descriptors: it could not be ended later, so it ends now
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise

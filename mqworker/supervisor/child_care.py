@@ -31,8 +31,8 @@ from mqworker.log import Logger
 from mqworker.supervisor.child import Child, Ending, start_child
 from mqworker.supervisor.child_entry import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNAVAILABLE
 from mqworker.supervisor.child_plan import Role
+from mqworker.supervisor.children import ChildRecord, Children, State
 from mqworker.supervisor.consumer_names import ConsumerNames
-from mqworker.supervisor.family import ChildRecord, Family, State
 from mqworker.supervisor.liveness import (
     LivenessLimits,
     Verdict,
@@ -77,7 +77,7 @@ class ChildCare:
     """All that is done to children. `halt` is set when one of them makes it pointless to go on."""
 
     def __init__(
-        self, family: Family, node: Node, selector: selectors.BaseSelector, limits: Limits, log: Logger
+        self, children: Children, node: Node, selector: selectors.BaseSelector, limits: Limits, log: Logger
     ) -> None:
         self.halt: Halt | None = None
         self.is_closing = False
@@ -89,7 +89,7 @@ class ChildCare:
         self.has_been_complete = False
         """From then on nothing that a child does ends the node."""
         self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
-        self._family = family
+        self._children = children
         self._node = node
         self._selector = selector
         self._limits = limits
@@ -101,7 +101,7 @@ class ChildCare:
     def turn(self, now_ms: int) -> None:
         """What time brings: starts, restarts, pings, and the end of those that are silent."""
         self._starts_left = 0 if self.halt is not None else _MOST_STARTS
-        for record in self._family:
+        for record in self._children:
             if self._starts_left and self._may_start(record, now_ms):
                 self._starts_left -= 1
                 self._start(record, now_ms)
@@ -112,8 +112,8 @@ class ChildCare:
 
     def _may_start(self, record: ChildRecord, now_ms: int) -> bool:
         # While the node stops, workers still finish what they have, and somebody has to settle it.
-        is_wanted = not self.is_closing or (record.role is Role.DISPATCHER and self._family.has_workers)
-        return is_wanted and self._family.may_start(record, now_ms)
+        is_wanted = not self.is_closing or (record.role is Role.DISPATCHER and self._children.has_workers)
+        return is_wanted and self._children.may_start(record, now_ms)
 
     @property
     def is_busy(self) -> bool:
@@ -121,7 +121,7 @@ class ChildCare:
         return not self._starts_left and not self.is_closing and self.halt is None
 
     def tell(self, record: ChildRecord | None, mail: Mail, descriptors: Sequence[int] = ()) -> None:
-        """Send mail; to nobody if it is not running, which is no harm: it will be told what it needs."""
+        """Send mail; dropped if the child is not running: it is told what it needs when it starts."""
         if record is None or record.child is None:
             return
         try:
@@ -146,8 +146,8 @@ class ChildCare:
     def _start(self, record: ChildRecord, now_ms: int) -> None:
         record.generation += 1
         if record.role is Role.DISPATCHER:
-            self.tell(self._family.the(Role.REAPER), self._consumers.begin())
-        workers = self._family.living_workers if record.role is Role.DISPATCHER else ()
+            self.tell(self._children.the(Role.REAPER), self._consumers.begin())
+        workers = self._children.living_workers if record.role is Role.DISPATCHER else ()
         start = self._node.child_start(record.name, record.generation, self._consumer_of(record), workers)
         record.kill_reason, record.kill_fault = None, Fault.COUNTED
         record.deaf_since_ms = None
@@ -171,12 +171,12 @@ class ChildCare:
         if record.role is not Role.GATEWAY:
             return self._consumers.present
         started = self._consumers.begin_gateway(record.name, record.generation)
-        self.tell(self._family.the(Role.REAPER), started)
+        self.tell(self._children.the(Role.REAPER), started)
         return started.consumer
 
     def _wire(self, record: ChildRecord) -> None:
         """A new pipe to each of its peers: what is left in the old ones belongs to the dead."""
-        for peer in self._family.peers_of(record):
+        for peer in self._children.peers_of(record):
             try:
                 left, right = open_pipe()
             except OSError as error:  # out of descriptors: as good as not started
@@ -224,11 +224,11 @@ class ChildCare:
         record.state = State.LIVE
         record.has_been_ready = True
         record.vitals.ready_at_ms = now_ms
-        self.has_been_complete = self.has_been_complete or self._family.is_complete
+        self.has_been_complete = self.has_been_complete or self._children.is_complete
         self.on_ready(record)
 
     def _kill_worker(self, name: str, reason: str) -> None:
-        worker = self._family.get(name)
+        worker = self._children.get(name)
         # One that is not ready has nothing to be killed for: the mail was meant for the one before it.
         if worker is not None and worker.role is Role.WORKER and worker.state is State.LIVE:
             self.kill(worker, reason, Fault.SPARED)
@@ -303,10 +303,10 @@ class ChildCare:
 
     def _tell_of_death(self, record: ChildRecord, ending: Ending, cause: str) -> None:
         if record.role is Role.WORKER:
-            self.tell(self._family.the(Role.DISPATCHER), WorkerExited(record.name, cause, ending.rss_bytes))
+            self.tell(self._children.the(Role.DISPATCHER), WorkerExited(record.name, cause, ending.rss_bytes))
         if record.role is Role.GATEWAY:
             for mail in self._consumers.end_gateway(record.name):
-                self.tell(self._family.the(Role.REAPER), mail)
+                self.tell(self._children.the(Role.REAPER), mail)
         is_orderly = self.is_closing and ending.code == 0
         if record.role is Role.DISPATCHER and not is_orderly and not self._is_to_come_back(record, ending):
             self._end_workers()
@@ -318,21 +318,21 @@ class ChildCare:
             return False
         is_struck = ending.code != 0 and record.kill_reason is None
         return not self.is_closing or (
-            record.role is Role.DISPATCHER and is_struck and self._family.has_workers
+            record.role is Role.DISPATCHER and is_struck and self._children.has_workers
         )
 
     def _end_workers(self) -> None:
-        """No other dispatcher will come: nobody settles what they do from now on."""
-        for worker in self._family.of_role(Role.WORKER):
+        """No other dispatcher is started: what the workers do from now on would not be settled."""
+        for worker in self._children.of_role(Role.WORKER):
             self.kill(worker, "the dispatcher ended", Fault.SPARED)
 
     def _release_if_nobody_is_left(self) -> None:
-        dispatcher = self._family.the(Role.DISPATCHER)
+        dispatcher = self._children.the(Role.DISPATCHER)
         if (self.is_closing or self.halt is not None) and dispatcher is not None and dispatcher.child is None:
             self._consumers.end()
-        if not self._family.has_workers:
+        if not self._children.has_workers:
             for mail in self._consumers.release():
-                self.tell(self._family.the(Role.REAPER), mail)
+                self.tell(self._children.the(Role.REAPER), mail)
 
     def _reason_to_halt(self, record: ChildRecord, ending: Ending) -> Halt | None:
         """Only what is wrong from the very first start on: later there is work to go on with."""
@@ -371,7 +371,7 @@ class ChildCare:
 
     def _end(self, halt: Halt) -> None:
         self.halt = self.halt or halt  # the first is the cause, what follows may be its consequence
-        dispatcher = self._family.the(Role.DISPATCHER)
+        dispatcher = self._children.the(Role.DISPATCHER)
         if dispatcher is not None and dispatcher.child is None:
             self._end_workers()
             self._release_if_nobody_is_left()

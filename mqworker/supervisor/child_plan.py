@@ -20,7 +20,7 @@ class Role(Enum):
     SERVER = auto()
     """Keeps the embedded server up: started first, stopped last."""
     ACTOR = auto()
-    """Restarted on its own, and nobody else is concerned."""
+    """Restarted alone; the others go on."""
     REAPER = auto()
     """An actor that is told which consumers of this node live, and how the node is."""
     DISPATCHER = auto()
@@ -39,8 +39,8 @@ class ChildPlan:
     role: Role
     start: StartFunction
     peers: tuple[str, ...] = ()
-    rehearse: StartFunction | None = None
-    """Does what could fail in a start, and ends: asked before those that run are replaced."""
+    check_import: StartFunction | None = None
+    """Does what could fail in a start, and ends: run before running children are replaced."""
 
 
 Topology = tuple[tuple[ChildPlan, ...], ...]

@@ -2,7 +2,7 @@
 
 All dispatchers of a node are one consumer, for each takes over what the one before it held. When the last one
 has ended and its last worker with it, the reaper releases what is left; a reaper that was started anew is
-told again, for the one before may have taken it to the grave. Each gateway is a consumer of its own: what it
+told again, for the one before may have died with it. Each gateway is a consumer of its own: what it
 took ends with its own process.
 """
 
@@ -37,7 +37,7 @@ class ConsumerNames:
         self._has_ended = self._is_present
 
     def release(self) -> list[Mail]:
-        """No worker is left: if the last dispatcher ended before them, nobody holds its leases any more."""
+        """No worker is left: if the last dispatcher ended before them, its leases can be reclaimed."""
         if not self._has_ended:
             return []
         self._is_present = self._has_ended = False
@@ -50,7 +50,7 @@ class ConsumerNames:
         return ConsumerStarted(consumer)
 
     def end_gateway(self, gateway: str) -> list[Mail]:
-        """A gateway ended; nobody holds its leases any more."""
+        """A gateway ended; its leases can be reclaimed."""
         consumer = self._consumer_by_gateway.pop(gateway, None)
         if consumer is None:
             return []

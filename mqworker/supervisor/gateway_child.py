@@ -30,7 +30,7 @@ def load_gateway(name: str) -> Gateway:
     """The service behind a name."""
     loader = _LOADER_BY_NAME.get(name)
     if loader is None:
-        raise ConfigurationError(f"gateway {name}: there is none; accepted: {', '.join(_LOADER_BY_NAME)}")
+        raise ConfigurationError(f"gateway is {name}; accepted are {', '.join(_LOADER_BY_NAME)}")
     try:
         return loader()
     except ModuleNotFoundError as error:

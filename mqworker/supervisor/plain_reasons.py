@@ -27,7 +27,7 @@ def reason_of(error: OSError) -> str:
 
 
 def reason_of_signal(name: str, shared_file: str) -> str:
-    """What a signal means that says little by itself."""
+    """What a signal means, where its name says little."""
     if name == "SIGBUS":  # the only file that all actors map
         return f"no space left on the disk for {shared_file}, or somebody cut it (SIGBUS)"
     return name

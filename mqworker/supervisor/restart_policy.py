@@ -98,7 +98,7 @@ def after_death(
 
 
 def park_pause_ms(parks: int, limits: RestartLimits, chance: float) -> int:
-    """How long one is left alone that was parked so often before; half of it is chance."""
+    """How long a child stays parked, by how often it was parked before; half of the time is random."""
     doublings = min(parks, limits.longest_park_ms.bit_length())
     longest_ms = min(limits.first_park_ms << doublings, limits.longest_park_ms)
     return int(longest_ms * (1 + chance) / 2)

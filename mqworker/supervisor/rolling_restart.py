@@ -1,10 +1,10 @@
 """Rolling restart: all workers are replaced, one after another, each after it has finished what it had.
 
-Nobody is let go before a rehearsal has shown that the code on disk imports. If it does not, the workers stay,
-the node says why, and it is tried again when a file of the application changes, and now and then.
+No worker is stopped before an import check has shown that the code on disk imports. If not, the workers
+stay, the node says why, and tries again when a file of the application changes, and now and then.
 
-By HUP the running task is waited for as long as it takes: nobody wants a deploy to end a task of an hour. A
-developer who reloads does not want to wait for the code he has just mended: then patience is limited.
+After HUP a worker may finish its task, however long that takes: a deploy must not end a task of an hour. A
+developer who reloads does not want to wait: then the time is limited.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mqworker.actors.mail import KeepWorkers, RetireWorker
 from mqworker.log import Logger
 from mqworker.supervisor.child_care import ChildCare
 from mqworker.supervisor.child_plan import Role
-from mqworker.supervisor.family import ChildRecord, Family, State
-from mqworker.supervisor.rehearsal import Rehearsal
+from mqworker.supervisor.children import ChildRecord, Children, State
+from mqworker.supervisor.import_check import ImportCheck
 from mqworker.supervisor.restart_policy import Fault
 from mqworker.supervisor.source_watch import SourceWatch
 
-# A dispatcher that was started anew has not heard of it.
+# A new dispatcher does not know that a worker is to retire.
 _SAY_AGAIN_MS = 1_000
 # For what no file below the application tells: a package that was installed, a setting that was mended.
 _TRY_AGAIN_MS = 30_000
@@ -32,9 +32,9 @@ class RollingRestart:
 
     def __init__(
         self,
-        family: Family,
+        children: Children,
         care: ChildCare,
-        rehearsal: Rehearsal,
+        import_check: ImportCheck,
         watch_source: Callable[[], SourceWatch],
         patience_ms: int | None,
         *,
@@ -43,9 +43,9 @@ class RollingRestart:
         """`watch_source` looks at the files of the application from now on."""
         self.problem: str | None = None
         """Why the workers could not be replaced when that was asked for; None when they could."""
-        self._family = family
+        self._children = children
         self._care = care
-        self._rehearsal = rehearsal
+        self._import_check = import_check
         self._watch_source = watch_source
         self._patience_ms = patience_ms
         self._log = log
@@ -61,14 +61,14 @@ class RollingRestart:
 
     def begin(self, now_ms: int) -> None:
         """Replace all workers that run now, once it is known that others could take their place."""
-        workers = self._family.of_role(Role.WORKER)
-        rehearse = workers[0].plan.rehearse if workers else None
-        if rehearse is None:
+        workers = self._children.of_role(Role.WORKER)
+        check_import = workers[0].plan.check_import if workers else None
+        if check_import is None:
             self._replace_all(None, now_ms)
             return
         # Looked at before the import is: a file that is mended meanwhile has changed since.
         self._source = self._watch_source()
-        self._rehearsal.begin(rehearse, now_ms, self._replace_all)
+        self._import_check.begin(check_import, now_ms, self._replace_all)
 
     def _replace_all(self, problem: str | None, now_ms: int) -> None:
         if problem is not None:
@@ -78,7 +78,7 @@ class RollingRestart:
             self.problem = problem
             return
         self.problem, self._source = None, None
-        self._waiting = deque(self._family.of_role(Role.WORKER))
+        self._waiting = deque(self._children.of_role(Role.WORKER))
         for record in self._waiting:
             if record.state is State.PARKED:
                 record.state, record.restart_at_ms = State.WAITING, now_ms
@@ -107,7 +107,7 @@ class RollingRestart:
 
     def _keep_workers(self, *, are_kept: bool) -> None:
         """Say it once to each dispatcher; the first thing it assumes is that all is well."""
-        dispatcher = self._family.the(Role.DISPATCHER)
+        dispatcher = self._children.the(Role.DISPATCHER)
         if dispatcher is None or dispatcher.state is not State.LIVE:
             return
         told = (dispatcher.generation, are_kept)
@@ -117,9 +117,9 @@ class RollingRestart:
 
     def turn(self, now_ms: int) -> None:
         """Go on to the next one when the one before is back."""
-        self._rehearsal.turn(now_ms)
+        self._import_check.turn(now_ms)
         self._look_for_a_change(now_ms)
-        parked = [each for each in self._family.of_role(Role.WORKER) if each.state is State.PARKED]
+        parked = [each for each in self._children.of_role(Role.WORKER) if each.state is State.PARKED]
         self._try_parked(parked, now_ms)
         self._keep_workers(are_kept=self.problem is not None or bool(parked))
         record = self._leaving
@@ -145,4 +145,4 @@ class RollingRestart:
 
     def _ask(self, record: ChildRecord, now_ms: int) -> None:
         self._said_at_ms = now_ms
-        self._care.tell(self._family.the(Role.DISPATCHER), RetireWorker(record.name))
+        self._care.tell(self._children.the(Role.DISPATCHER), RetireWorker(record.name))

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from mqworker.supervisor.child_plan import Role
-from mqworker.supervisor.family import ChildRecord, State
+from mqworker.supervisor.children import ChildRecord, State
 
 # For settling and releasing, after the last task was given up: so much of the whole, half of it for the
 # dispatcher and half for the others, and never less than they need on a busy machine.
 _RESERVE_MS = 1_000
 _SHORTEST_PHASE_MS = 250
-# The server writes its data; it is not part of the drain and ends by itself if nobody waits any more.
+# The server writes its data; it is not part of the drain and ends even when the supervisor no longer waits.
 _SERVER_MS = 5_000
 # The dispatcher asks for the death of busy workers itself; this is for one that does not.
 _DISPATCHER_HEADSTART_MS = 100
@@ -72,7 +72,7 @@ class Shutdown:
             self._forced_at_ms = now_ms
 
     def orders(self, records: Sequence[ChildRecord], now_ms: int) -> list[Order]:
-        """What is to be done now; asked at every turn, until nobody is alive."""
+        """What to do now; asked at every turn, until no child lives."""
         alive = [record for record in records if record.child is not None]
         if self.urgency is Urgency.KILL:
             return [KillChild(record.name, "third signal") for record in alive]

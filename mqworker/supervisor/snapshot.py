@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqworker.supervisor.family import ChildRecord, Family, State
+from mqworker.supervisor.children import ChildRecord, Children, State
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.status_socket import Snapshot
 
 
 def node_snapshot(
-    family: Family,
+    children: Children,
     node: Node,
     *,
     pid: int,
@@ -26,9 +26,9 @@ def node_snapshot(
         "pid": pid,
         "started_at_ms": started_at_ms,
         "draining": is_draining,
-        "complete": family.is_complete,
+        "complete": children.is_complete,
         "problem": problem,
-        "children": [_child_snapshot(record, now_ms) for record in family],
+        "children": [_child_snapshot(record, now_ms) for record in children],
     }
 
 

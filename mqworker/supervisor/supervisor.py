@@ -27,9 +27,9 @@ from mqworker.model.clock import Clock
 from mqworker.supervisor.child_care import ChildCare, Halt, Limits
 from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
 from mqworker.supervisor.child_plan import Role, Topology
-from mqworker.supervisor.family import ChildRecord, Family, State
+from mqworker.supervisor.children import ChildRecord, Children, State
+from mqworker.supervisor.import_check import ImportCheck
 from mqworker.supervisor.node import Node
-from mqworker.supervisor.rehearsal import Rehearsal
 from mqworker.supervisor.restart_policy import Fault
 from mqworker.supervisor.rolling_restart import RollingRestart
 from mqworker.supervisor.shutdown import KillChild, Shutdown, TellToDrain
@@ -71,20 +71,20 @@ class Supervisor:
         self._source_watch = source_watch
         self._on_ready = on_ready
         self._selector = selectors.DefaultSelector()
-        self._family = Family(topology)
+        self._children = Children(topology)
         limits = limits or Limits()
-        self._care = ChildCare(self._family, node, self._selector, limits, log)
+        self._care = ChildCare(self._children, node, self._selector, limits, log)
         self._tick_ms = min(_TICK_MS, limits.liveness.ping_every_ms)
         self._care.on_ready = self._note_ready
         self._care.parks_broken_workers = source_watch is not None
         patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
-        self._rehearsal = Rehearsal(
+        self._import_check = ImportCheck(
             node, self._selector, longest_ms=limits.liveness.worker_ready_within_ms, log=log
         )
         self._rolling = RollingRestart(
-            self._family,
+            self._children,
             self._care,
-            self._rehearsal,
+            self._import_check,
             lambda: watch_application(node.app, Path.cwd()),
             patience_ms,
             log=log,
@@ -101,7 +101,7 @@ class Supervisor:
         return self._care.halt
 
     def run(self) -> int:
-        """Run the node until it is stopped; nothing of it is left then."""
+        """Run the node until it is stopped; no process is left then."""
         with ExitStack() as closing:
             inbox = closing.enter_context(SignalInbox())
             self._selector.register(
@@ -119,13 +119,13 @@ class Supervisor:
         return self._exit_code()
 
     def _remove_slots(self) -> None:
-        with suppress(OSError):  # never made, or in a directory that is none
+        with suppress(OSError):  # never made, or its directory is missing
             Path(self._node.slots_path).unlink()
 
     def _loop(self) -> None:
         before_ms = self._clock.monotonic_ms()
         self._turn(before_ms)
-        while self._shutdown is None or any(record.child is not None for record in self._family):
+        while self._shutdown is None or any(record.child is not None for record in self._children):
             tick_ms = self._longest_wait_ms(before_ms)
             events = self._selector.select(tick_ms / 1000)
             now_ms = self._clock.monotonic_ms()
@@ -141,7 +141,7 @@ class Supervisor:
             return _BUSY_TICK_MS
         if self._care.is_busy:
             return 0
-        due = (record for record in self._family if record.state in {State.WAITING, State.PARKED})
+        due = (record for record in self._children if record.state in {State.WAITING, State.PARKED})
         waits = (record.restart_at_ms - now_ms for record in due)
         return min(self._tick_ms, max(_BUSY_TICK_MS, min(waits, default=self._tick_ms)))
 
@@ -167,13 +167,13 @@ class Supervisor:
 
     def _begin_shutdown(self, exit_code: int, now_ms: int) -> None:
         self._care.is_closing = True
-        self._rehearsal.close()
+        self._import_check.close()
         self._shutdown = Shutdown(exit_code, int(self._node.settings.drain_s * 1000), now_ms)
         self._notifier.note_stopping()
 
     def _carry_out(self, shutdown: Shutdown, now_ms: int) -> None:
-        for order in shutdown.orders(list(self._family), now_ms):
-            record = self._family.get(order.name)
+        for order in shutdown.orders(list(self._children), now_ms):
+            record = self._children.get(order.name)
             if record is None:
                 continue
             match order:
@@ -213,7 +213,7 @@ class Supervisor:
 
     def _hang_up(self, now_ms: int) -> None:
         if self._terminal is not None and not os.isatty(self._terminal):
-            self._stop(signal.SIGHUP, now_ms)  # the terminal was closed: nobody asked for a restart
+            self._stop(signal.SIGHUP, now_ms)  # the terminal was closed: not a request to restart
         elif self._shutdown is None:
             self._log.info("workers_restarting")
             self._rolling.begin(now_ms)
@@ -223,7 +223,7 @@ class Supervisor:
             self._log.info("child_status", **child)
         with suppress(OSError, ValueError):  # no stderr to write to
             faulthandler.dump_traceback()
-        for record in self._family:
+        for record in self._children:
             if record.child is not None:
                 record.child.process.send(STACK_DUMP_SIGNAL)
 
@@ -242,15 +242,15 @@ class Supervisor:
 
     def _show(self, now_ms: int) -> None:
         # A node that goes on without one of its actors must not be ended for it.
-        self._notifier.note(is_complete=self._family.is_settled)
-        reaper = self._family.the(Role.REAPER)
+        self._notifier.note(is_complete=self._children.is_settled)
+        reaper = self._children.the(Role.REAPER)
         if reaper is None or reaper.child is None or reaper.child.control.has_unsent:
             return  # one snapshot in the pipe is enough: it shows the present or nothing
         self._care.tell(reaper, NodeSnapshot(self._node.name, self._snapshot(now_ms)))
 
     def _snapshot(self, now_ms: int) -> Snapshot:
         return node_snapshot(
-            self._family,
+            self._children,
             self._node,
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
@@ -262,14 +262,14 @@ class Supervisor:
     def _note_ready(self, record: ChildRecord) -> None:
         if self._on_ready is not None:
             self._on_ready(record)
-        if self._family.is_complete and not self._was_complete:
+        if self._children.is_complete and not self._was_complete:
             self._was_complete = True
             self._notifier.note(is_complete=True)
             self._log.info("node_ready", node=self._node.name, pid=os.getpid())
 
     def _collect_orphans(self) -> None:
         """As the first process of a container: collect what others left behind, but no child of ours."""
-        ours = {record.child.process.pid for record in self._family if record.child is not None}
+        ours = {record.child.process.pid for record in self._children if record.child is not None}
         with suppress(ChildProcessError):
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if ended.si_pid in ours:

@@ -30,7 +30,7 @@ def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
                 Role.WORKER,
                 worker_process.main,
                 peers=("dispatcher",),
-                rehearse=worker_process.rehearse,
+                check_import=worker_process.check_import,
             )
             for number in range(workers)
         ),

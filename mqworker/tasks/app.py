@@ -152,14 +152,19 @@ class App:
             raise InvalidArgument(f"model is {shown(model)}; accepted are Rsmq(...) and Gq(...)")
         check_name(queue, model)
         if limit is not None:
-            raise NotSupported(f"limit: queue {queue} is {model.title}, which offers none")
+            raise NotSupported(
+                f"limit: queue {queue} is {model.title}, which has no limit; accepted is a work queue"
+            )
         for task in self.registry:
             if task.options.queue == queue:
                 check_task(task.name, task.options, model)
         subscribers = [task for tasks in self.subscriptions.values() for task in tasks.values()]
         for each in [*subscribers, *(schedule.task for schedule in self.schedules.values())]:
             if each.plan.queue == queue:
-                raise NotSupported(f"{each.name} comes by itself, which needs a work queue; {queue} is none")
+                raise NotSupported(
+                    f"{each.name} has a schedule or a subscription and uses queue {queue}, which is "
+                    f"{model.title}; accepted is a work queue"
+                )
         self.connections.models[queue] = model
         self.registry.queues_without_results.add(queue)
 

@@ -66,7 +66,7 @@ class Binding:
         try:
             self.check(args, kwargs)
         except InvalidArgument as error:
-            raise InvalidMessage(f"the call does not fit the task: {error}") from error
+            raise InvalidMessage(f"the arguments do not match the parameters of the task: {error}") from error
 
     def inject(self, args: list[Any], kwargs: dict[str, Any], context: Context) -> None:
         """Put the context where the function expects it."""

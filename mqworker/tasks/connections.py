@@ -35,7 +35,7 @@ from mqworker.tasks.result_watch import ResultWatch
 
 
 class Sender:
-    """The way into one queue, and whatever a job needs of it."""
+    """Sends to one queue, and has what a job of that queue needs."""
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from mqworker.model.names import MessageId, TaskName, shown
 NO_HEADERS: Mapping[str, str] = {}
 
 
-class TaskDesk(Protocol):
-    """Whom a running task talks to: keeps progress, knows of cancellations."""
+class TaskLink(Protocol):
+    """The server as a running task sees it: stores progress, knows of cancellations and lost leases."""
 
     def report_progress(self, queue: str, delivery: Delivery, done: float, total: float | None) -> None:
         """Keep how far the delivery has come, for whoever asks; on an event loop, without waiting."""
@@ -41,20 +41,20 @@ class TaskDesk(Protocol):
 class Context:
     """One delivery as its task sees it."""
 
-    __slots__ = ("_delivery", "_desk", "_has_lease", "_is_cancelled", "_is_lost", "headers", "queue")
+    __slots__ = ("_delivery", "_has_lease", "_is_cancelled", "_is_lost", "_link", "headers", "queue")
 
     def __init__(
         self,
         delivery: Delivery,
         queue: str,
         headers: Mapping[str, str] = NO_HEADERS,
-        desk: TaskDesk | None = None,
+        link: TaskLink | None = None,
         *,
         has_lease: bool = True,
     ) -> None:
-        """`has_lease` is False for what was acknowledged before it began: nobody else can have it."""
+        """`has_lease` is False for what was acknowledged before it began: no other run can have it."""
         self._delivery = delivery
-        self._desk = desk
+        self._link = link
         self._has_lease = has_lease
         self._is_cancelled = False
         self._is_lost = False
@@ -97,14 +97,14 @@ class Context:
 
         In an async task it does not wait for the answer, which the next look knows; `ais_cancelled` does.
         """
-        if not self._is_cancelled and self._desk is not None:
-            self._is_cancelled = self._desk.is_cancelled(self.queue, self._delivery)
+        if not self._is_cancelled and self._link is not None:
+            self._is_cancelled = self._link.is_cancelled(self.queue, self._delivery)
         return self._is_cancelled
 
     async def ais_cancelled(self) -> bool:
         """`is_cancelled` for async tasks."""
-        if not self._is_cancelled and self._desk is not None:
-            self._is_cancelled = await self._desk.ais_cancelled(self.queue, self._delivery)
+        if not self._is_cancelled and self._link is not None:
+            self._is_cancelled = await self._link.ais_cancelled(self.queue, self._delivery)
         return self._is_cancelled
 
     def is_mine(self) -> bool:
@@ -117,14 +117,14 @@ class Context:
         task this does not wait for the answer, which the next look knows; `ais_mine` does. Always True for a
         task that runs at most once: nobody else can have its message.
         """
-        if not self._is_lost and self._has_lease and self._desk is not None:
-            self._is_lost = not self._desk.is_mine(self.queue, self._delivery)
+        if not self._is_lost and self._has_lease and self._link is not None:
+            self._is_lost = not self._link.is_mine(self.queue, self._delivery)
         return not self._is_lost
 
     async def ais_mine(self) -> bool:
         """`is_mine` for async tasks."""
-        if not self._is_lost and self._has_lease and self._desk is not None:
-            self._is_lost = not await self._desk.ais_mine(self.queue, self._delivery)
+        if not self._is_lost and self._has_lease and self._link is not None:
+            self._is_lost = not await self._link.ais_mine(self.queue, self._delivery)
         return not self._is_lost
 
     def stop_if_lost(self) -> None:
@@ -158,14 +158,14 @@ class Context:
         it never waits: the newest report goes out beside the task.
         """
         _check_progress(done, total)
-        if self._desk is not None:
-            self._desk.report_progress(self.queue, self._delivery, done, total)
+        if self._link is not None:
+            self._link.report_progress(self.queue, self._delivery, done, total)
 
     async def aprogress(self, done: float, total: float | None = None) -> None:
         """`progress` for async tasks that want to know the report on the server when they go on."""
         _check_progress(done, total)
-        if self._desk is not None:
-            await self._desk.areport_progress(self.queue, self._delivery, done, total)
+        if self._link is not None:
+            await self._link.areport_progress(self.queue, self._delivery, done, total)
 
     def stop_if_cancelled(self) -> None:
         """Raise `TaskCancelled` when somebody asked this job to stop, `LeaseLost` when somebody else has it.
@@ -183,7 +183,7 @@ class Context:
             self.stop_if_cancelled()
 
     def request_cancel(self) -> None:
-        """Note that the job is to stop; for the worker, which hears of it first."""
+        """Note that the job is to stop; called by the worker, which knows first."""
         self._is_cancelled = True
 
     def note_lost(self) -> None:
@@ -219,7 +219,7 @@ def name_task(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> Mu
 
 
 def local_context(task: TaskName) -> Context:
-    """For a task that is called like a function: nothing was delivered, nobody listens."""
+    """For a task that is called like a function: nothing was delivered, and reports go nowhere."""
     delivery = Delivery(fence=0, id=MessageId("local"), task=task, body=b"", enqueued_at_ms=0)
     return Context(delivery, "local")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from mqworker.errors import ConfigurationError
+from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.fair import Fair
 from mqworker.model.rate import Rate, argument_names
 from mqworker.model.retry_policy import Retry
@@ -127,7 +127,15 @@ class TaskDecorator:
 def name_of(function: Callable[..., object]) -> str:
     """The name of a task that was given none: module and function, the same in producer and worker."""
     if not inspect.isfunction(function):
-        raise ConfigurationError(f"a task is made of a function; got {function!r}. For others, give name=...")
+        raise ConfigurationError(
+            f"the task is {function!r}, which has no name of its own; accepted are functions, and others "
+            "with name=..., such as @app.task(name='shop.mail')"
+        )
+    if function.__name__ == "<lambda>":
+        raise InvalidArgument(
+            f"the task is a lambda in {function.__module__}, which has no name of its own; accepted are "
+            "functions, and a lambda with name=..., such as app.task(name='shop.mail')(lambda: ...)"
+        )
     module = function.__module__
     return (
         f"{_main_name() if module == '__main__' else module}.{function.__qualname__.replace('<locals>.', '')}"
@@ -144,7 +152,7 @@ def _main_name() -> str:
 
 
 def _check_templates(definition: TaskDefinition) -> None:
-    """Keys must name parameters: better to hear of it now than at the first call."""
+    """Keys must name parameters: an error now is better than one at the first call."""
     templates = definition.options.gate_keys
     unique = definition.options.unique
     if unique is not None and unique.key is not None:

@@ -66,7 +66,7 @@ class ModelSender:
         return JobStatus.EXPIRED if is_expired else status
 
     def retry(self, message: MessageId) -> bool:
-        """Put a dead letter back in line; False when it is none."""
+        """Enqueue a dead letter again; False when there is no such dead letter."""
         if isinstance(self.model, Rsmq):
             return cast("RsmqQueue", self._opened).revive(message) == [True]
         raise self.refusal("retry")

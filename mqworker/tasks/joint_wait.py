@@ -82,7 +82,7 @@ async def await_all(
 
 
 def _abandon(futures: Iterable[Future[Outcome]]) -> None:
-    """Nobody looks at those that are left any more: the server need not be asked for them."""
+    """Stop waiting for those that are left: the server need not be asked about them."""
     for future in futures:
         future.cancel()
 

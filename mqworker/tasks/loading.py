@@ -11,6 +11,8 @@ from mqworker.errors import ConfigurationError
 from mqworker.tasks.app import App
 from mqworker.tasks.default_app import default_app
 
+_MOST_FRAMES = 8
+
 
 def load_app(name: str, directory: Path) -> App:
     """Import the module, with `directory` first on the path, and give its app."""
@@ -33,13 +35,14 @@ def load_app(name: str, directory: Path) -> App:
 
 
 def _place_of(error: Exception) -> str:
-    """The file and line of the user's code at which an import failed; empty where no file was reached."""
-    if isinstance(error, SyntaxError):
-        return ""  # its own words name both
+    """The traceback in one line, without frames of ours and of the import system: innermost frame first."""
     library = str(Path(importlib.__file__).parent)
     frames = traceback.extract_tb(error.__traceback__)
     users = [each for each in frames if not each.filename.startswith(("<", __file__, library))]
-    return f" ({users[-1].filename}, line {users[-1].lineno})" if users else ""
+    places = [f"{each.filename}, line {each.lineno}" for each in reversed(users[-_MOST_FRAMES:])]
+    if isinstance(error, SyntaxError):
+        places.insert(0, f"{error.filename}, line {error.lineno}")
+    return f" ({', called from '.join(places)})" if places else ""
 
 
 def _app_in(names: dict[str, object], name: str, attribute: str) -> App:
@@ -49,7 +52,9 @@ def _app_in(names: dict[str, object], name: str, attribute: str) -> App:
             return found
         known = sorted(key for key, value in names.items() if isinstance(value, App))
         hint = f"; the module's apps are {', '.join(known)}" if known else "; the module has no App"
-        raise ConfigurationError(f"app {name!r} is {'no App' if attribute in names else 'not there'}{hint}")
+        raise ConfigurationError(
+            f"app {name!r} is {'not an App' if attribute in names else 'not there'}{hint}"
+        )
     apps = {id(value): value for value in names.values() if isinstance(value, App)}
     if not apps and any(True for _ in default_app().registry):
         return default_app()  # its tasks were decorated with the module-level `@task`

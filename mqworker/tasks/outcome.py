@@ -28,7 +28,7 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     UNKNOWN = "unknown"
-    """No trace of it: it ended and its result was not kept, or it never was."""
+    """Unknown to the server: it ended and its result was not kept, or it never existed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class NotKept:
-    """No trace of it is left."""
+    """The server does not know it."""
 
 
 Outcome = Succeeded | Failed | Cancelled | Expired | NotKept

@@ -82,7 +82,10 @@ class Signature(Step[R_co]):
                 "accepted is a call without both, such as task.using(unique=False).s()"
             )
         if definition.options.delivery == "at_most_once":
-            raise InvalidArgument(f"{self.task} in a workflow: how an at_most_once task ended is not known")
+            raise InvalidArgument(
+                f"{self.task} in a workflow: delivery is at_most_once, so its end may stay unknown; accepted "
+                "are at_least_once tasks"
+            )
         keys = definition.options.gate_keys
         first = definition.binding.parameters[:1]
         if has_input and any(first[0] in argument_names(key) for key in keys if first):

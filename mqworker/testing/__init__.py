@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mqworker.testing.bench import Bench
-    from mqworker.testing.notebook import EnqueuedCall
-    from mqworker.testing.seat import JobNotEnded
+    from mqworker.testing.enqueued_calls import EnqueuedCall
+    from mqworker.testing.memory_app import JobNotEnded
     from mqworker.testing.summary import Summary
 
 # Imported when asked for: pytest imports the plugin beside this in every run of every project.
 _MODULE_BY_NAME = {
     "Bench": "mqworker.testing.bench",
-    "EnqueuedCall": "mqworker.testing.notebook",
-    "JobNotEnded": "mqworker.testing.seat",
+    "EnqueuedCall": "mqworker.testing.enqueued_calls",
+    "JobNotEnded": "mqworker.testing.memory_app",
     "Summary": "mqworker.testing.summary",
 }
 

@@ -22,8 +22,8 @@ from mqworker.tasks.job import Job
 from mqworker.tasks.task import Task
 from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.bench_worker import BenchWorker, CrashMoment
-from mqworker.testing.notebook import EnqueuedCall, Notebook
-from mqworker.testing.seat import Seat
+from mqworker.testing.enqueued_calls import EnqueuedCall, EnqueuedCalls
+from mqworker.testing.memory_app import MemoryApp
 from mqworker.testing.summary import Summary, Tally
 
 MOST_RUNS = 10_000
@@ -43,10 +43,10 @@ class Bench:
     def __init__(self, app: App, *, now: datetime | None = None) -> None:
         self.app = app
         self.clock = ManualClock(SystemClock().now_ms() if now is None else _epoch_ms(now))
-        self._notebook = Notebook()
-        self._seat = Seat(app, self.clock, self._notebook)
-        self._broker = BenchBroker(app, self._seat.store, self.clock)
-        self._worker = BenchWorker(app, self._seat.store, self.clock, self._broker)
+        self._enqueued = EnqueuedCalls()
+        self._memory_app = MemoryApp(app, self.clock, self._enqueued)
+        self._broker = BenchBroker(app, self._memory_app.store, self.clock)
+        self._worker = BenchWorker(app, self._memory_app.store, self.clock, self._broker)
         self._broker.announce()
 
     @property
@@ -118,8 +118,8 @@ class Bench:
     def crash_next(self, task: AnyTask, *, when: CrashMoment = "before") -> None:
         """Let the worker of the task's next delivery die, as by `kill -9`.
 
-        "before": before the first line of the task. "after": all of it ran, but nobody heard of it any more -
-        whoever wants a task that may run twice tests it with this.
+        "before": before the first line of the task. "after": the task ran, but its end was not reported, to
+        test that it may run twice.
         """
         if when not in ("before", "after"):
             raise InvalidArgument(f'when is {when!r}; accepted are "before" and "after"')
@@ -143,13 +143,13 @@ class Bench:
                 self.app.registry.get(message.task),
                 is_new=True,
             )
-            for queue, message in self._notebook.notes
+            for queue, message in self._enqueued.notes
         ]
 
     def enqueued(self, task: AnyTask | None = None) -> list[EnqueuedCall]:
         """All calls of a task that were stored on this bench, in order, whatever became of them since."""
         name = None if task is None else self._known(task)
-        return self._notebook.calls(self.app.registry, name)
+        return self._enqueued.calls(self.app.registry, name)
 
     def dead_letters(self, task: AnyTask | None = None) -> list[DeadLetter]:
         """What was given up, with the reason, queue by queue, the oldest first."""
@@ -165,7 +165,7 @@ class Bench:
 
     def close(self) -> None:
         """Give the app its own connections back."""
-        self._seat.leave()
+        self._memory_app.leave()
 
     def __enter__(self) -> Self:
         """The bench itself."""

@@ -74,8 +74,8 @@ class BenchBroker:
                 ticks += 1
                 if ticks > MOST_TICKS:
                     raise MqworkerError(
-                        f"more than {MOST_TICKS:,} ticks of schedules lie in that time; advance by less, or "
-                        "use bench.pass_over(...): then they are missed, as while all nodes are down"
+                        f"more than {MOST_TICKS:,} ticks of schedules fall into that time; advance by less, "
+                        "or use bench.pass_over(...): it skips them, as when all nodes are down"
                     )
 
     def _queue(self, name: QueueName) -> WorkQueue:

@@ -21,7 +21,7 @@ from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
 from mqworker.tasks.running.run import TaskRunner
-from mqworker.tasks.running.task_link import StoreDesk
+from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.summary import Tally
 
@@ -47,7 +47,7 @@ class BenchWorker:
             clock=clock,
             max_message_bytes=app.settings.max_message_bytes,
             hooks=app.hooks,
-            desk=StoreDesk(app.work_queue, _HurriedClock(), consumer=_CONSUMER),
+            link=StoreTaskLink(app.work_queue, _HurriedClock(), consumer=_CONSUMER),
             chance=random.Random(0),  # noqa: S311 - the jitter of retries is the same in every run
             passes=(KeyboardInterrupt,),  # whoever stops the tests means the tests
         )
@@ -144,7 +144,7 @@ def _crash(delivery: Delivery) -> Settlement:
 
 
 class _HurriedClock(SystemClock):
-    """For the desk, which asks and reports sparingly: every look is an hour later, so nothing is skipped."""
+    """For the link, which asks and reports sparingly: every look is an hour later, so nothing is skipped."""
 
     def __init__(self) -> None:
         self._looks = 0

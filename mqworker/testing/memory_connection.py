@@ -73,15 +73,17 @@ class MemoryConnection:
         return {NAME.text: self.execute(commands, None)}
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
-        """Not offered: nothing happens here while a caller waits, for nobody else is there to do it."""
-        raise StoreRefused(f"a server in memory has no channels; {', '.join(channels)} cannot be heard")
+        """Not offered: there is no other process that could publish while a caller waits."""
+        raise StoreRefused(
+            f"a server in memory has no channels; {', '.join(channels)} cannot be subscribed to"
+        )
 
     def pools_of(self, keys: Sequence[str]) -> list[tuple[LinkPool, list[str]]]:
         """Not offered, as `subscribe`: there is no link."""
         raise StoreRefused(f"a server in memory has no links; {', '.join(keys)} cannot be reached by one")
 
     def close(self) -> None:
-        """Nothing to close: what is stored goes when nobody refers to it any more."""
+        """Nothing to close: the data is freed with the connection."""
 
     def _answer(self, command: Command) -> object:
         self._link.send_command(*command)

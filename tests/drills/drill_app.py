@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from mqworker import App, Context, Rate, Retry
 from mqworker.actors.actor import ActorLoop
 from mqworker.settings import Settings
-from tests.drills.ledger import LedgerWriter
+from tests.support.ledger import LedgerWriter
 
 LEDGER_VARIABLE = "DRILL_LEDGER"
 QUEUE = "drill"

@@ -13,8 +13,8 @@ from pathlib import Path
 from mqworker.errors import StoreUnavailable
 from mqworker.settings import Settings
 from tests.drills.drill_app import build_app
-from tests.drills.ledger import LedgerWriter
 from tests.drills.node import EVENTS_KEPT
+from tests.support.ledger import LedgerWriter
 
 PAUSE_S = 0.02
 

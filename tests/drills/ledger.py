@@ -1,6 +1,4 @@
-"""The ledger: what really happened in a drill, in files that survive kill -9, and the numbers drawn from it.
-
-One file per process, appended by single small writes; the kernel keeps what was written before a kill.
+"""The account of a drill: what really happened, in numbers drawn from its ledger.
 
     T key                                  about to publish         P key message         published
     U key                                  nobody knows (time-out)  R                     the server is killed
@@ -13,71 +11,12 @@ What the queue says of each delivery (A, "acknowledged") comes from its stream o
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
-LONGEST_LINE_BYTES = 4_096
-SUFFIX = ".ledger"
-
-Line = tuple[str, ...]
-
-
-class LedgerWriter:
-    """Appends lines for this process; a fork gets a file of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._pid = 0
-        self._file = -1
-
-    def note(self, kind: str, *words: object) -> None:
-        """One line, in one write."""
-        self.note_all([(kind, *words)])
-
-    def note_all(self, lines: Iterable[Sequence[object]]) -> None:
-        """Many lines; each is in one write with its neighbours or alone, never torn."""
-        piece = b""
-        for line in lines:
-            text = (" ".join(map(str, line)) + "\n").encode()
-            if len(piece) + len(text) >= LONGEST_LINE_BYTES:
-                os.write(self._descriptor(), piece)
-                piece = b""
-            piece += text
-        os.write(self._descriptor(), piece)
-
-    def note_run(self, kind: str, key: str, message: str, attempt: int, fence: int) -> None:
-        """A task began (E) or reached its end (F)."""
-        at_ms = time.monotonic_ns() // 1_000_000
-        os.write(
-            self._descriptor(),
-            f"{kind} {key} {message} {attempt} {fence} {os.getpid()} {at_ms}\n".encode(),
-        )
-
-    def _descriptor(self) -> int:
-        if self._pid != os.getpid():
-            path = self._folder / f"{os.getpid()}-{time.monotonic_ns()}{SUFFIX}"
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            self._pid = os.getpid()  # last: another thread that looks meanwhile opens one too
-        return self._file
-
-
-def read_ledger(folder: Path) -> list[Line]:
-    """All lines of all processes; a process may be in the middle of one."""
-    lines: list[Line] = []
-    for file in folder.glob(f"*{SUFFIX}"):
-        text = file.read_text()
-        lines += [tuple(line.split(" ")) for line in text[: text.rfind("\n") + 1].splitlines()]
-    return lines
-
-
-def ledger_bytes(folder: Path) -> int:
-    """Grows with every line: a cheap way to see that work goes on."""
-    return sum(file.stat().st_size for file in folder.glob(f"*{SUFFIX}"))
+from tests.support.ledger import Line
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mqworker.supervisor.status_socket import read_snapshots
 from tests.drills.drill_app import LEDGER_VARIABLE
 from tests.drills.evidence import read_log
-from tests.drills.ledger import LedgerWriter
 from tests.support.deadline import wait_until
+from tests.support.ledger import LedgerWriter
+from tests.support.node_process import NodeProcess
 
-ROOT = Path(__file__).parents[2]
 MARK_VARIABLE = "MQW_DRILL_MARK"
 APP = "tests.drills.drill_app:app"
 DEADLINE_S = 40.0
 
 AS_USERS_DO = ("-m", "mqworker", "run")
-PATIENT = ("-m", "tests.drills.drill_node")
+PATIENT = ("-m", "tests.support.patient_node")
 """With limits that survive hundreds of kills."""
 
 EVENTS_KEPT = 100_000_000
@@ -51,7 +50,6 @@ class DrillNode:
         self.log_path = folder / "log"
         self.mark = uuid.uuid4().hex
         self._ledger = ledger
-        self._program = [*inside, sys.executable, *program, app]
         values = {
             "data_dir": folder / "data",
             "workers": workers,
@@ -62,37 +60,24 @@ class DrillNode:
             **({} if url is None else {"redis_url": url}),
             **(settings or {}),
         }
-        self._environment = {
+        environment = {
             **os.environ,
             **{f"MQWORKER_{name.upper()}": str(value) for name, value in values.items()},
             LEDGER_VARIABLE: str(ledger_folder),
             MARK_VARIABLE: self.mark,
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        command = [*inside, sys.executable, *program, app]
+        self._node = NodeProcess(command, environment, log_path=self.log_path, data_dir=folder / "data")
 
     # Life
 
     def start(self) -> None:
         """Begin, or begin again after an end."""
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._program,
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._node.start()
 
     def wait_complete(self) -> None:
-        """Everybody is there and said so."""
-
-        def is_complete() -> bool:
-            assert self.process.poll() is None, self.log_path.read_text()[-3_000:]
-            return bool(self.snapshot().get("complete"))
-
-        wait_until(is_complete, "the node is complete", DEADLINE_S)
+        """Until all children are ready."""
+        self._node.wait_complete(DEADLINE_S)
 
     def wait_exit(self, deadline_s: float = DEADLINE_S) -> int:
         """Its exit code."""
@@ -100,15 +85,13 @@ class DrillNode:
 
     def stop(self) -> int:
         """As an operator does it."""
-        self.process.terminate()
-        return self.wait_exit()
+        return self._node.stop(DEADLINE_S)
 
     def close(self) -> None:
         """Leave nothing behind, even when the drill failed."""
-        if self._process is not None and self._process.poll() is None:
+        if self._node.is_running:
             self.resume_all()
-            self._process.kill()
-            self._process.wait()
+            self._node.kill()
         wait_until(lambda: not self.descendants(), "nothing of the node is left")
 
     # Looking
@@ -116,24 +99,19 @@ class DrillNode:
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """The supervisor's process."""
-        assert self._process is not None
-        return self._process
+        return self._node.process
 
     def snapshot(self) -> dict[str, Any]:
         """The supervisor's own view; empty while it does not answer."""
-        with suppress(OSError):
-            return next((each for each in read_snapshots(self.folder / "data", 5.0).values() if each), {})
-        return {}
+        return self._node.snapshot()
 
     def child(self, name: str) -> dict[str, Any]:
-        """One child of the snapshot; empty while nobody answers."""
-        children: list[dict[str, Any]] = self.snapshot().get("children", [])
-        return next((child for child in children if child["name"] == name), {})
+        """One child of the snapshot; empty while there is none."""
+        return self._node.child(name)
 
     def live_children(self) -> dict[str, int]:
-        """The pid of everybody that is ready."""
-        children: list[dict[str, Any]] = self.snapshot().get("children", [])
-        return {child["name"]: child["pid"] for child in children if child["state"] == "live"}
+        """The pid of each child that is ready."""
+        return self._node.live_children()
 
     def descendants(self) -> list[int]:
         """Every process that carries our mark and has not ended."""
@@ -172,8 +150,7 @@ class DrillNode:
         for pid in self.descendants():
             self._ledger.note("S", pid, "descendant")  # one that was just being started
         self._ledger.note("K", self.process.pid, "supervisor")
-        self.process.kill()
-        self.process.wait()
+        self._node.kill()
 
     def pause_all(self) -> None:
         """SIGSTOP the whole tree, as a host that hangs."""

@@ -10,7 +10,7 @@ from typing import Any
 from mqworker import App, Context, Rate
 from mqworker.settings import Settings
 from tests.drills.drill_app import LEDGER_VARIABLE
-from tests.drills.ledger import LedgerWriter
+from tests.support.ledger import LedgerWriter
 
 QUEUE = "rates"
 TIGHT = Rate("100/s", burst=50)

@@ -15,9 +15,10 @@ from mqworker.queues.work.steps import QueueCounts
 from mqworker.settings import Settings
 from tests.drills.drill_app import QUEUE, build_app
 from tests.drills.evidence import ended_pids, endings_of, read_events
-from tests.drills.ledger import Account, LedgerWriter, ledger_bytes, read_ledger
+from tests.drills.ledger import Account
 from tests.drills.node import EVENTS_KEPT, DrillNode
 from tests.support.deadline import wait_until
+from tests.support.ledger import LedgerWriter, ledger_bytes, read_ledger
 
 DRAIN_DEADLINE_S = 60.0
 _BATCH = 200

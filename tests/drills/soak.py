@@ -30,10 +30,10 @@ from mqworker.model.verdict import Health, judge
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.steps import QueueCounts
 from mqworker.settings import Settings
-from tests.drills.ledger import LedgerWriter
 from tests.drills.node import DrillNode
 from tests.drills.soak_app import LIMITED_QUEUE, QUEUE, RESULT_TTL_S, build_app
 from tests.support.deadline import wait_until
+from tests.support.ledger import LedgerWriter
 from tests.support.real_server import RealServer
 
 APP = "tests.drills.soak_app:app"

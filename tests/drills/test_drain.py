@@ -116,6 +116,7 @@ def test_d8_term_while_the_server_is_down_ends_in_time_and_loses_nothing(
 
 def account_pids(scene: Scene) -> set[int]:
     """Processes that ran something so far."""
-    from tests.drills.ledger import Account, read_ledger  # noqa: PLC0415
+    from tests.drills.ledger import Account  # noqa: PLC0415
+    from tests.support.ledger import read_ledger  # noqa: PLC0415
 
     return {run.pid for run in Account(read_ledger(scene.ledger_folder)).executions}

@@ -20,7 +20,8 @@ from mqworker import App
 from tests.drills.conftest import Report, Sized
 from tests.drills.hostile import Fuzzer, named_by
 from tests.support.deadline import wait_until
-from tests.support.real_node import ROOT, RealNode
+from tests.support.node_process import ROOT
+from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 from tests.support.resp_client import RespClient
 from tests.system.foreign_app import QUEUE, echo

@@ -9,8 +9,8 @@ from collections import Counter
 
 from tests.drills.conftest import MakeScene, Report, Sized
 from tests.drills.drill_app import ONCE_QUEUE, QUEUE
-from tests.drills.fault_proxy import FaultProxy
 from tests.support.deadline import wait_until
+from tests.support.fault_proxy import FaultProxy
 from tests.support.real_server import RealServer
 
 READ_TIMEOUT_S = 1.0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.ledger import Account, Ending, LedgerWriter, Line, read_ledger
+from tests.drills.ledger import Account, Ending
+from tests.support.ledger import LedgerWriter, Line, read_ledger
 
 GOOD: list[Line] = [
     ("T", "work-1"),

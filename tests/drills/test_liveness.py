@@ -8,8 +8,8 @@ import time
 
 from tests.drills.conftest import MakeScene, Report, Sized
 from tests.drills.drill_app import ONCE_QUEUE
-from tests.drills.fault_proxy import FaultProxy
 from tests.drills.scene import Scene
+from tests.support.fault_proxy import FaultProxy
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
 

@@ -17,11 +17,11 @@ from mqworker.settings import Settings
 from mqworker.supervisor.liveness import LivenessLimits
 from tests.drills.conftest import MakeScene, Report, Sized
 from tests.drills.drill_app import QUEUE
-from tests.drills.fault_proxy import FaultProxy
 from tests.drills.node import DrillNode
 from tests.drills.scene import Scene
 from tests.drills.wide_app import PREFIX, QUEUES_VARIABLE, build_wide_app
 from tests.support.deadline import wait_until
+from tests.support.fault_proxy import FaultProxy
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 from tests.support.resp_client import RespClient, packed

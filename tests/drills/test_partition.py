@@ -10,8 +10,8 @@ import pytest
 
 from tests.drills.conftest import MakeScene, Report, Sized
 from tests.drills.drill_app import ONCE_QUEUE, QUEUE
-from tests.drills.node import ROOT
 from tests.support.network_namespaces import NEAR_ADDRESS, NetworkNamespaces, why_not
+from tests.support.node_process import ROOT
 from tests.support.real_server import RealServer
 
 QUEUES = (QUEUE, ONCE_QUEUE)

@@ -22,12 +22,12 @@ import pytest
 
 from mqworker.model.rate import Rate
 from tests.drills.conftest import Report, Sized
-from tests.drills.ledger import read_ledger
 from tests.drills.node import PATIENT, DrillNode
 from tests.drills.rate_app import PAIR, QUEUE, TIGHT, build_app
 from tests.drills.scene import Scene
 from tests.drills.starts import most_over
 from tests.support.deadline import wait_until
+from tests.support.ledger import read_ledger
 from tests.support.real_server import RealServer
 
 APP = "tests.drills.rate_app:app"

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import redis
 
 from tests.drills.conftest import MakeScene, Report, Sized
-from tests.drills.fault_proxy import FaultProxy, Mode
 from tests.drills.scene import resumes_within
+from tests.support.fault_proxy import FaultProxy, Mode
 from tests.support.real_server import RealServer, free_port
 
 RESUMES_WITHIN_S = 5.0

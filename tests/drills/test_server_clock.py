@@ -9,12 +9,12 @@ from itertools import pairwise
 import pytest
 
 from tests.drills.conftest import MakeScene, Report, Sized
-from tests.drills.ledger import read_ledger
 from tests.drills.node import PATIENT, DrillNode
 from tests.drills.rate_app import QUEUE, TIGHT, build_app
 from tests.drills.scene import Scene
 from tests.drills.starts import most_over
 from tests.support.deadline import wait_until
+from tests.support.ledger import read_ledger
 from tests.support.stepped_server import SteppedServer
 
 APP = "tests.drills.rate_app:app"

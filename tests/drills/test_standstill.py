@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tests.drills.conftest import Report, Sized
-from tests.drills.node import ROOT, DrillNode
+from tests.drills.node import DrillNode
 from tests.drills.scene import Scene
 from tests.support.deadline import wait_until
+from tests.support.node_process import ROOT
 
 DEADLINE_S = 90.0
 BACK_WITHIN_S = 20.0

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from tests.drills.conftest import MakeScene, Report, Sized
-from tests.drills.ledger import Account, read_ledger
+from tests.drills.ledger import Account
 from tests.drills.scene import Scene
 from tests.support.deadline import wait_until
+from tests.support.ledger import read_ledger
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
 

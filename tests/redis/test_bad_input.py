@@ -377,6 +377,10 @@ def test_garbage_does_not_stop_the_upkeep(queue: WorkQueue, raw: RawQueue, garba
 
     getattr(queue, verb)(*arguments.get(verb, []))
     getattr(queue, verb)(*arguments.get(verb, []))
+    before = queue.counts().waiting
+    queue.push(b"good")
+
+    assert queue.counts().waiting == before + 1
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"1 1", b"a b c", b"99999999999999999999 1 x"])

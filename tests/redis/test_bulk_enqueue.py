@@ -22,7 +22,7 @@ from mqworker.queues.work.bulk import (
 )
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.messages import a_message, bodies, open_store
 from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
@@ -114,7 +114,7 @@ def test_attempts_in_threads_with_lost_replies_store_each_row_once(
         finally:
             own.close()
 
-    with LossyProxy(server.port, every=7) as proxy:
+    with FaultProxy(server.port, lose_every=7) as proxy:
         threads = [threading.Thread(target=run, args=(size, size % 2)) for size in (90, 91, 150, 151)]
         for thread in threads:
             thread.start()

@@ -12,8 +12,8 @@ from mqworker.queues.work.heartbeat import Heartbeat, Reading
 from mqworker.queues.work.keys import beats_keys
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import open_connection
-from tests.drills.fault_proxy import FaultProxy
 from tests.support.deadline import wait_until
+from tests.support.fault_proxy import FaultProxy
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
 

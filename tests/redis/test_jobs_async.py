@@ -155,7 +155,7 @@ def test_progress_and_a_wish_to_stop_pass_between_job_and_async_task(app: App, w
         assert not await ctx.ais_cancelled()
         app.work_queue().store.run(app.work_queue().calls.request_cancel(job.id))
         ctx.progress(10, 10)  # goes out beside the task
-        while not ctx.is_cancelled:  # noqa: ASYNC110 - each look lets the desk ask again
+        while not ctx.is_cancelled:  # noqa: ASYNC110 - each look lets the link ask again
             await asyncio.sleep(0.01)
         await ctx.astop_if_cancelled()
 

@@ -18,7 +18,7 @@ from mqworker.store.link.connection import Connection, open_connection
 from mqworker.store.link.given_up_links import GivenUpLinks, kill_of, may_still_arrive
 from mqworker.store.script import Call
 from mqworker.store.store import Store
-from tests.drills.fault_proxy import FaultProxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.messages import a_message, some_messages
 from tests.support.numbered_calls import ENDS_THE_QUEUE, PREPARE_BY_SCRIPT, RSMQ, work
 from tests.support.raw_queue import RawQueue

@@ -18,7 +18,7 @@ from mqworker.store.async_store import AsyncStore
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.async_connection import open_async_connection
 from mqworker.store.script import Call
-from tests.support.cutting_proxy import CuttingProxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.messages import AN_HOUR_MS, a_message, open_store, some_messages
 from tests.support.raw_queue import RawQueue
 from tests.support.real_server import RealServer
@@ -27,13 +27,13 @@ Prepared = Callable[[WorkQueue], Call[Any]]
 
 
 @pytest.fixture
-def proxy(server: RealServer) -> Iterator[CuttingProxy]:
-    with CuttingProxy(server.port) as running:
+def proxy(server: RealServer) -> Iterator[FaultProxy]:
+    with FaultProxy(server.port) as running:
         yield running
 
 
 @pytest.fixture
-def far_queue(proxy: CuttingProxy) -> Iterator[WorkQueue]:
+def far_queue(proxy: FaultProxy) -> Iterator[WorkQueue]:
     """The same queue, at the other end of a line that can be cut."""
     opened = open_store(proxy.url)
     yield WorkQueue("q", opened)
@@ -224,50 +224,50 @@ def test_an_enqueue_after_a_refused_one_may_succeed(queue: WorkQueue) -> None:
 
 @pytest.mark.parametrize("cuts", [1, 3])
 def test_a_lost_reply_stores_one_message(
-    far_queue: WorkQueue, queue: WorkQueue, proxy: CuttingProxy, cuts: int
+    far_queue: WorkQueue, queue: WorkQueue, proxy: FaultProxy, cuts: int
 ) -> None:
-    proxy.cut_replies(cuts)
+    proxy.lose_scripts(cuts)
 
     stored = far_queue.enqueue(a_message())
 
-    assert proxy.cuts == cuts
+    assert proxy.lost == cuts
     assert stored[0].is_new
     assert queue.counts().ready == 1
     assert queue.counts().totals["enqueued"] == 1
 
 
 def test_a_lost_reply_delivers_once_and_loses_no_delivery(
-    far_queue: WorkQueue, queue: WorkQueue, proxy: CuttingProxy
+    far_queue: WorkQueue, queue: WorkQueue, proxy: FaultProxy
 ) -> None:
     queue.enqueue(*some_messages(3))
-    proxy.cut_replies()
+    proxy.lose_scripts()
 
     claimed = far_queue.claim(2)
 
-    assert proxy.cuts == 1
+    assert proxy.lost == 1
     assert [delivery.body for delivery in claimed] == [b"0", b"1"]
     assert queue.counts().leased == 2
     assert queue.counts().ready == 1
 
 
 def test_a_lost_reply_acks_once_and_says_so(
-    far_queue: WorkQueue, queue: WorkQueue, proxy: CuttingProxy
+    far_queue: WorkQueue, queue: WorkQueue, proxy: FaultProxy
 ) -> None:
     queue.enqueue(a_message())
     delivery = far_queue.claim()[0]
-    proxy.cut_replies()
+    proxy.lose_scripts()
 
     lost = far_queue.settle(Ack(delivery))
 
-    assert proxy.cuts == 1
+    assert proxy.lost == 1
     assert lost == []
     assert queue.counts().totals["succeeded"] == 1
 
 
 def test_lost_replies_of_the_other_verbs_do_no_harm(
-    far_queue: WorkQueue, queue: WorkQueue, proxy: CuttingProxy
+    far_queue: WorkQueue, queue: WorkQueue, proxy: FaultProxy
 ) -> None:
-    proxy.cut_replies(9)
+    proxy.lose_scripts(9)
     (pushed,) = far_queue.push(b"a")
     popped = far_queue.pop()
     recovered = far_queue.recover(1, 0)
@@ -276,7 +276,7 @@ def test_lost_replies_of_the_other_verbs_do_no_harm(
     far_queue.enqueue(message)
     is_cancelled = far_queue.cancel(message.id)
 
-    assert proxy.cuts == 9
+    assert proxy.lost == 9
     assert popped == recovered == [(pushed, b"a")]
     assert acked == [pushed]
     assert is_cancelled
@@ -285,29 +285,29 @@ def test_lost_replies_of_the_other_verbs_do_no_harm(
 
 
 def test_a_lost_reply_in_a_round_trip_of_two_calls_repeats_both_harmlessly(
-    far_queue: WorkQueue, queue: WorkQueue, proxy: CuttingProxy
+    far_queue: WorkQueue, queue: WorkQueue, proxy: FaultProxy
 ) -> None:
     queue.enqueue(*some_messages(3))
     first = far_queue.claim()[0]
-    proxy.cut_replies()
+    proxy.lose_scripts()
 
     lost, claimed = far_queue.store.run_together(
         [far_queue.calls.settle([Ack(first)], None), far_queue.calls.claim(1, None, AN_HOUR_MS)]
     )
 
-    assert proxy.cuts == 1
+    assert proxy.lost == 1
     assert lost == []
     assert [delivery.body for delivery in claimed] == [b"1"]
     assert (queue.counts().leased, queue.counts().ready) == (1, 1)
 
 
 def test_when_the_line_stays_cut_the_caller_learns_that_nobody_can_know(
-    proxy: CuttingProxy, queue: WorkQueue
+    proxy: FaultProxy, queue: WorkQueue
 ) -> None:
     impatient = open_store(proxy.url, retry_for_ms=50)
     far_queue = WorkQueue("q", impatient)
     far_queue.enqueue(a_message())
-    proxy.cut_replies(1_000)
+    proxy.lose_scripts(1_000)
 
     with pytest.raises(StoreUnavailable) as refused:
         far_queue.enqueue(a_message())
@@ -317,13 +317,11 @@ def test_when_the_line_stays_cut_the_caller_learns_that_nobody_can_know(
     assert queue.counts().ready == 2, "it was stored, though once only"
 
 
-def test_a_call_that_was_given_up_is_not_taken_for_the_next_one(
-    proxy: CuttingProxy, queue: WorkQueue
-) -> None:
+def test_a_call_that_was_given_up_is_not_taken_for_the_next_one(proxy: FaultProxy, queue: WorkQueue) -> None:
     impatient = open_store(proxy.url, retry_for_ms=0)
     far_queue = WorkQueue("q", impatient)
     far_queue.enqueue(a_message(b"0"))
-    proxy.cut_replies()
+    proxy.lose_scripts()
     with pytest.raises(StoreUnavailable):
         far_queue.enqueue(a_message(b"1"))
 
@@ -333,14 +331,14 @@ def test_a_call_that_was_given_up_is_not_taken_for_the_next_one(
     assert [delivery.body for delivery in queue.claim(9)] == [b"0", b"1", b"2"]
 
 
-def test_a_lost_reply_in_asyncio(proxy: CuttingProxy, queue: WorkQueue) -> None:
+def test_a_lost_reply_in_asyncio(proxy: FaultProxy, queue: WorkQueue) -> None:
     async def scenario() -> int:
         connection = open_async_connection(
             parse_address(proxy.url), connect_timeout_s=2, read_timeout_s=5, client_name="mqw-test"
         )
         store = AsyncStore(connection)
         far_queue = AsyncWorkQueue("q", store)
-        proxy.cut_replies(3)
+        proxy.lose_scripts(3)
         await far_queue.enqueue(a_message())
         delivery = (await far_queue.claim())[0]
         lost = await far_queue.settle(Ack(delivery))
@@ -350,5 +348,5 @@ def test_a_lost_reply_in_asyncio(proxy: CuttingProxy, queue: WorkQueue) -> None:
     lost_count = asyncio.run(scenario())
 
     assert lost_count == 0
-    assert proxy.cuts == 3
+    assert proxy.lost == 3
     assert queue.counts().totals["enqueued"] == queue.counts().totals["succeeded"] == 1

@@ -21,7 +21,7 @@ from mqworker.store.link.connection import Connection
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.messages import open_store
 from tests.support.real_server import RealServer
 
@@ -583,7 +583,7 @@ def test_a_call_whose_reply_was_lost_is_repeated_without_harm(
 def test_where_replies_are_lost_nothing_is_stored_or_taken_twice(
     server: RealServer, raw: redis.Redis
 ) -> None:
-    with LossyProxy(server.port, every=11) as proxy:
+    with FaultProxy(server.port, lose_every=11) as proxy:
         store = open_store(proxy.url)
         rsmq = RsmqClient(store)
         rsmq.create_queue(Q)

@@ -29,7 +29,7 @@ from mqworker.store.link.async_connection import open_async_connection
 from mqworker.store.link.connection import Connection
 from mqworker.store.store import Store
 from tests.support.deadline import wait_until
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.fault_proxy import FaultProxy
 from tests.support.messages import open_store
 from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
@@ -460,7 +460,7 @@ def test_a_killed_dispatcher_loses_and_doubles_nothing(
 
 
 def test_lost_replies_lose_and_double_nothing(server: RealServer, raw: redis.Redis) -> None:
-    with LossyProxy(server.port, every=3) as proxy:
+    with FaultProxy(server.port, lose_every=3) as proxy:
         topics = Topics(open_store(proxy.url), AT_ONCE)
         topics.subscribe("FOO", "BAR", P1)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from mqworker.model.delivery import Delivery
 from mqworker.model.settlement import Ack
 from mqworker.queues.work.queue import WorkQueue
+from tests.support.ledger import LedgerWriter
 from tests.support.messages import open_store
 
 QUEUE = "q"
@@ -23,33 +24,26 @@ WORK_S = 0.002
 GIVES_UP_AFTER_S = 60.0
 
 
-class Ledger:
-    """Append-only lines; what was written before a kill -9 stays written."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._pid = os.getpid()
-
-    def note(self, what: str, delivery: Delivery) -> None:
-        """One line, in one write."""
-        os.write(self._file, f"{what} {delivery.id} {delivery.fence} {self._pid}\n".encode())
-
-
 def main(url: str, ledger_path: str, consumer: str, lease_ms: str, stop_path: str) -> None:
     """Claims and settles until it is told to stop."""
-    store, ledger = open_store(url), Ledger(ledger_path)
+    path = Path(ledger_path)
+    store, ledger = open_store(url), LedgerWriter(path.parent, path.stem)
+
+    def note(what: str, delivery: Delivery) -> None:
+        ledger.note(what, delivery.id, delivery.fence, os.getpid())
+
     queue = WorkQueue(QUEUE, store)
     ends_at = time.monotonic() + GIVES_UP_AFTER_S
     stop = Path(stop_path)
     while not stop.exists() and time.monotonic() < ends_at:
         deliveries = queue.claim(BATCH, consumer=consumer or None, lease_ms=int(lease_ms))
         for delivery in deliveries:
-            ledger.note("E", delivery)
+            note("E", delivery)
         time.sleep(WORK_S)  # the task, or the pause when there is nothing to do
         lost = queue.settle(*map(Ack, deliveries), consumer=consumer or None)
         refused = {settlement.delivery.fence for settlement in lost}
         for delivery in deliveries:
-            ledger.note("L" if delivery.fence in refused else "A", delivery)
+            note("L" if delivery.fence in refused else "A", delivery)
     store.close()
 
 

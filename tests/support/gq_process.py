@@ -7,7 +7,6 @@ payload the callback writes its line and never returns. The process ends when <f
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from mqworker.queues.gq.client import GqClient
 from mqworker.queues.gq.rules import GqLiveness
+from tests.support.ledger import LedgerWriter
 from tests.support.messages import open_store
 
 GIVES_UP_AFTER_S = 120.0
@@ -28,10 +28,10 @@ PATIENT = GqLiveness(interval_ms=1_000, missed_beats=30)
 def main(kind: str, url: str, queue: str, folder: str, *, number: str, held: str) -> None:
     """Consumes until it is told to stop."""
     client = GqClient.on_redis(queue, open_store(url)) if kind == "redis" else GqClient.on_sql(queue, url)
-    ledger = os.open(f"{folder}/{number}.ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    ledger = LedgerWriter(Path(folder), number)
 
     def process(payload: bytes) -> None:
-        os.write(ledger, payload + b"\n")
+        ledger.note(payload.decode())
         if held and payload == held.encode():
             time.sleep(GIVES_UP_AFTER_S)  # until somebody kills this process
 

@@ -6,7 +6,7 @@ from mqworker import App
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.settlement import Settlement
 from mqworker.tasks.running.run import TaskRunner
-from mqworker.tasks.running.task_link import StoreDesk
+from mqworker.tasks.running.task_link import StoreTaskLink
 
 LEASE_MS = 30_000
 
@@ -23,7 +23,7 @@ class HandWorker:
             clock=clock or SystemClock(),
             max_message_bytes=app.settings.max_message_bytes,
             hooks=app.hooks,
-            desk=StoreDesk(app.work_queue, clock or SystemClock(), app.connections.async_queue),
+            link=StoreTaskLink(app.work_queue, clock or SystemClock(), app.connections.async_queue),
         )
 
     def run_all(self, queue: str = "default") -> list[Settlement]:

@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mqworker.supervisor.status_socket import read_snapshots
 from tests.support.deadline import wait_until
+from tests.support.node_process import ROOT, NodeProcess
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 
 
@@ -28,44 +27,40 @@ class RealNode:
     def __init__(self, redis_url: str, *arguments: str, settings: dict[str, str] | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="mqw-node-"))
         self.log_path = self.directory / "log"
-        self._arguments = arguments
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT), "MQWORKER_REDIS_URL": redis_url}
-        self._environment |= settings or {}
-        self._process: subprocess.Popen[bytes] | None = None
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "MQWORKER_REDIS_URL": redis_url}
+        self._node = NodeProcess(
+            [sys.executable, "-m", "tests.support.patient_node", "--quick-pings", *arguments],
+            environment | (settings or {}),
+            log_path=self.log_path,
+            data_dir=self.directory / ".mqworker",
+            directory=self.directory,
+        )
 
     def start(self) -> Self:
-        """Start it and wait until everybody in it is there."""
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.patient_node", *self._arguments],
-                cwd=self.directory,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        wait_until(self.is_complete, f"the node is complete: {self.log_path}", DEADLINE_S)
+        """Start it and wait until all children are ready."""
+        self._node.start()
+        self._node.wait_complete(DEADLINE_S)
         return self
 
     def is_complete(self) -> bool:
         """Whether all children are live."""
-        assert self._process is not None
-        assert self._process.poll() is None, self.log_path.read_text()
-        return any(snapshot["complete"] for snapshot in self._snapshots())
+        assert self._node.is_running, self.log()
+        return bool(self.snapshot().get("complete"))
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The supervisor's process."""
+        return self._node.process
 
     def snapshot(self) -> dict[str, Any]:
         """The node, as the supervisor shows it now."""
-        return next(iter(self._snapshots()), {})
+        return self._node.snapshot()
 
     def child(self, name: str) -> dict[str, Any]:
         """One child, as the supervisor shows it now."""
-        for snapshot in self._snapshots():
-            for child in snapshot["children"]:
-                if child["name"] == name:
-                    found: dict[str, Any] = child
-                    return found
-        raise AssertionError(f"no child {name}: {self.log_path.read_text()}")
+        found = self._node.child(name)
+        assert found, f"no child {name}: {self.log()}"
+        return found
 
     def facts(self, name: str) -> dict[str, Any]:
         """What a child says of itself; waits for its first word."""
@@ -85,17 +80,14 @@ class RealNode:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the supervisor."""
-        assert self._process is not None
-        self._process.send_signal(number)
+        self._node.process.send_signal(number)
 
     def stop(self) -> int:
         """TERM; its exit code."""
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait(DEADLINE_S)
+        return self._node.stop(DEADLINE_S)
 
     def log(self) -> str:
-        """Everything it said."""
+        """The whole log."""
         return self.log_path.read_text()
 
     def __enter__(self) -> Self:
@@ -104,11 +96,6 @@ class RealNode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self._node.is_running:
+            self._node.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _snapshots(self) -> list[dict[str, Any]]:
-        snapshots = read_snapshots(self.directory / ".mqworker", 5.0).values()
-        return [snapshot for snapshot in snapshots if snapshot]

@@ -9,20 +9,27 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from mqworker import App, AsyncTask, Context, Retry, Task
 from mqworker.queues.catalogue import Model, from_plain
+from tests.support.ledger import LedgerWriter
 
 QUEUE = "line"
 MODEL_VARIABLE, LEDGER_VARIABLE = "MQW_TEST_MODEL", "MQW_TEST_LEDGER"
 
 
-def note(*words: object) -> None:
+def note(kind: str, *words: object) -> None:
     """One line, whole, whoever writes beside us."""
-    file = os.open(os.environ[LEDGER_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(file, (" ".join(map(str, words)) + "\n").encode())
-    os.close(file)
+    _ledger().note(kind, *words)
+
+
+@cache
+def _ledger() -> LedgerWriter:
+    path = Path(os.environ[LEDGER_VARIABLE])
+    return LedgerWriter(path.parent, path.stem)
 
 
 def count(number: int, pause: float = 0.0) -> None:

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from mqworker.queues.catalogue import Model, as_plain
-from mqworker.supervisor.status_socket import read_snapshots
 from tests.support.deadline import wait_until
+from tests.support.ledger import SUFFIX, read_lines
+from tests.support.node_process import ROOT, NodeProcess
 from tests.system.model_app import LEDGER_VARIABLE, MODEL_VARIABLE, make_models
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 
 
@@ -26,15 +26,18 @@ class ModelNode:
 
     def __init__(self, folder: Path, url: str, model: Model, workers: int = 2) -> None:
         self.folder = folder
-        self.ledger = folder / "ledger"
+        self.ledger = folder / f"node{SUFFIX}"
         self.log = folder / "log"
         self.url = url
         self.model = model
         self.tasks = make_models(model, url)
-        self._workers = workers
-        self._process: subprocess.Popen[bytes] | None = None
+        self._node = self._make_node(workers)
 
     def start(self) -> None:
+        """Begin, or begin again after an end."""
+        self._node.start()
+
+    def _make_node(self, workers: int) -> NodeProcess:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -44,21 +47,16 @@ class ModelNode:
             LEDGER_VARIABLE: str(self.ledger),
         }
         command = [sys.executable, "-m", "mqworker", "run", "tests.system.model_app:app"]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--workers", str(self._workers)],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return NodeProcess(
+            [*command, "--workers", str(workers)],
+            environment,
+            log_path=self.log,
+            data_dir=self.folder / "data",
+        )
 
     def lines(self, word: str) -> list[list[str]]:
         """The rest of all lines that begin with a word."""
-        written = self.ledger.read_text().splitlines() if self.ledger.exists() else []
-        return [rest for first, *rest in map(str.split, written) if first == word]
+        return [rest for first, *rest in read_lines(self.ledger) if first == word]
 
     def counted(self, word: str) -> Counter[int]:
         """How often each number has that word in the ledger."""
@@ -77,13 +75,7 @@ class ModelNode:
 
     def children(self) -> dict[str, int]:
         """The pid of every child that is ready."""
-        found: dict[str, int] = {}
-        with suppress(OSError):
-            for snapshot in read_snapshots(self.folder / "data", 5.0).values():
-                for child in snapshot["children"] if snapshot else []:
-                    if child["state"] == "live" and child["pid"]:
-                        found[child["name"]] = child["pid"]
-        return found
+        return self._node.live_children()
 
     def kill(self, child: str) -> None:
         """SIGKILL a child that is ready, as soon as there is one."""
@@ -93,22 +85,18 @@ class ModelNode:
 
     def kill_all(self) -> None:
         """SIGKILL the supervisor; the kernel ends the others."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
+        self._node.kill()
 
     def stop(self) -> None:
         """As an operator does it."""
         self.tasks.app.close()
-        if self._process is None or self._process.poll() is not None:
+        if not self._node.is_running:
             return
-        self._process.terminate()
         try:
-            self._process.wait(30)
+            self._node.stop(30)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._node.kill()
 
     def tail(self) -> str:
         """The end of its log, for the text of a failure."""
-        return self.log.read_text()[-2_000:] if self.log.exists() else ""
+        return self._node.log_end()

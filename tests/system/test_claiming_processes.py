@@ -19,6 +19,7 @@ from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
 from tests.support.claiming_process import QUEUE
 from tests.support.deadline import wait_until
+from tests.support.ledger import read_lines
 from tests.support.messages import open_store, some_messages
 from tests.support.real_server import RealServer
 
@@ -101,9 +102,7 @@ class Crew:
 
 
 def _read(ledger: Path) -> list[Entry]:
-    text = ledger.read_text() if ledger.exists() else ""
-    fields = [line.split(" ") for line in text.splitlines()]
-    return [Entry(what, message, int(fence), int(pid)) for what, message, fence, pid in fields]
+    return [Entry(what, message, int(fence), int(pid)) for what, message, fence, pid in read_lines(ledger)]
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_an_app_that_cannot_be_is_one_sentence_and_78(project: Project, app: str
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["shop/tasks.py"], 2, "mqworker: app: got 'shop/tasks.py'; accepted: module:attribute"),
+        (["shop/tasks.py"], 2, "mqworker: app is 'shop/tasks.py'; accepted is module:attribute"),
         (["shop:app", "--workers", "many"], 78, "--workers: got 'many'; accepted: a whole number"),
         (["shop:app", "--data-dir", "shop.py"], 78, "mqworker: data_dir: "),
     ],
@@ -240,7 +240,7 @@ def test_hup_with_code_that_does_not_import_keeps_the_workers_until_a_file_chang
     project.wait_ready()
 
     assert kept == pids
-    assert f"ZeroDivisionError: division by zero ({project.directory / 'shop.py'}, line 12)" in problem
+    assert f"ZeroDivisionError: division by zero ({project.directory / 'shop.py'}, line 12" in problem
     assert code == 1
     assert "keeps its workers" in shown
     assert project.snapshot()["problem"] is None

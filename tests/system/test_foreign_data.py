@@ -12,7 +12,8 @@ import redis
 
 from tests.support.command_line import CommandLine
 from tests.support.deadline import wait_until
-from tests.support.real_node import ROOT, RealNode
+from tests.support.node_process import ROOT
+from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 from tests.support.resp_client import RespClient
 from tests.system.foreign_app import QUEUE, app, echo

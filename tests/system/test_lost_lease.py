@@ -89,7 +89,6 @@ def _journal(folder: Path) -> list[str]:
 
 
 def _signal_all(node: RealNode, number: signal.Signals) -> None:
-    assert node._process is not None
-    supervisor = psutil.Process(node._process.pid)
+    supervisor = psutil.Process(node.process.pid)
     for process in (supervisor, *supervisor.children(recursive=True)):
         os.kill(process.pid, number)

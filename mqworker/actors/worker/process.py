@@ -35,7 +35,7 @@ from mqworker.tasks.loading import load_app
 from mqworker.tasks.model_marks import publish_models
 from mqworker.tasks.options import AS_SET
 from mqworker.tasks.running.run import TaskRunner
-from mqworker.tasks.running.task_link import StoreDesk
+from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
 
 
@@ -56,7 +56,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             clock=clock,
             max_message_bytes=settings.max_message_bytes,
             hooks=app.hooks,
-            desk=StoreDesk(
+            link=StoreTaskLink(
                 lambda queue: app.connections.beside(queue_name(queue)),
                 clock,
                 app.connections.async_queue,
@@ -91,7 +91,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     return 0
 
 
-def rehearse(control: Mailbox, start: ChildStart) -> int:
+def check_import(control: Mailbox, start: ChildStart) -> int:
     """Import the application as a worker does, and end: whether workers could be replaced now."""
     del control  # nothing is said and nothing heard
     if start.app is not None:

@@ -71,7 +71,7 @@ def document(view: SystemView) -> Document:
 
 
 def outage_document(error: MqworkerError) -> Document:
-    """The same shape, when there is nobody to ask."""
+    """The same shape, when the server does not answer."""
     return {
         "at_ms": None,
         "namespace": None,

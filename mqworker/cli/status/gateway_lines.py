@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mqworker.cli.table import Cell, Column, Row, table
-from mqworker.cli.wording import rate, safe, short_count
+from mqworker.cli.text import rate, safe, short_count
 from mqworker.model.view import ChildView
 
 GATEWAY_ROLE = "gateway"

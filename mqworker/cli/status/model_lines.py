@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mqworker.cli.wording import duration, safe
+from mqworker.cli.text import duration, safe
 from mqworker.errors import NotSupported
 from mqworker.model.view import NodeView, SystemView
 

@@ -11,7 +11,7 @@ from mqworker.cli.status.document import totals_of
 from mqworker.cli.status.gateway_lines import gateway_lines
 from mqworker.cli.status.model_lines import model_lines
 from mqworker.cli.table import Cell, Column, Row, table
-from mqworker.cli.wording import (
+from mqworker.cli.text import (
     NOTHING,
     duration,
     moment,
@@ -70,7 +70,7 @@ def screen(view: SystemView, width: int) -> list[str]:
 
 
 def outage_screen(error: MqworkerError, width: int) -> list[str]:
-    """The screen when there is nobody to ask."""
+    """The screen when the server does not answer."""
     return _wrapped(click.style("no Redis", fg="red", bold=True), "no Redis", f": {safe(str(error))}", width)
 
 

@@ -32,7 +32,7 @@ from mqworker.model.settlement import (
     Settlement,
 )
 from mqworker.model.value_codec import Value
-from mqworker.tasks.context import Context, TaskDesk, current
+from mqworker.tasks.context import Context, TaskLink, current
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.running.prepared import CallRefused, PreparedTask, ResultRefused, encode_result
@@ -53,11 +53,11 @@ class TaskRunner:
         clock: Clock,
         max_message_bytes: int = LARGEST_BODY_BYTES,
         hooks: Hooks | None = None,
-        desk: TaskDesk | None = None,
+        link: TaskLink | None = None,
         chance: random.Random | None = None,
         passes: tuple[type[BaseException], ...] = (),
     ) -> None:
-        """`desk` keeps progress and knows of cancellations; exceptions of the types `passes` go through."""
+        """`link` keeps progress and knows of cancellations; exceptions of the types `passes` go through."""
         self._registry = registry
         self._worker = worker
         self._node = node
@@ -66,7 +66,7 @@ class TaskRunner:
         self._monotonic_ms = clock.monotonic_ms
         self._max_bytes = max_message_bytes
         self._hooks = hooks or Hooks()
-        self._desk = desk
+        self._link = link
         self._chance = chance or random.SystemRandom()
         self._passes = passes
         self._prepared: dict[TaskName, PreparedTask] = {}
@@ -174,8 +174,8 @@ class TaskRunner:
             context.note_lost()
 
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
-        """Call the hooks for a message that was given up while nobody could: its worker was dead."""
-        self._hooks.run(self._hooks.failing, Context(delivery, queue, desk=self._desk), error)
+        """Call the hooks for a message that was given up after its worker died."""
+        self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
 
     def interrupt_if_cancelled(self) -> None:
         """Raise `TaskCancelled`, once, if the task that runs in this thread was asked to stop.
@@ -196,7 +196,7 @@ class TaskRunner:
 
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
         context = self._running[queue, delivery.fence] = Context(
-            delivery, queue, envelope.headers, self._desk, has_lease=task.has_lease
+            delivery, queue, envelope.headers, self._link, has_lease=task.has_lease
         )
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
@@ -256,7 +256,8 @@ class TaskRunner:
 
     def _unknown(self, delivery: Delivery) -> Settlement:
         self._log.warning("task_unknown", task=delivery.task, task_id=delivery.id)
-        failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}")
+        hint = "; tasks of a script need name=..." if delivery.task.startswith("__main__.") else ""
+        failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}{hint}")
         return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
 
     def _unpermitted(self, delivery: Delivery) -> Settlement:
@@ -274,7 +275,7 @@ class TaskRunner:
     def _undecodable(self, delivery: Delivery, queue: str, error: InvalidMessage) -> Settlement:
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
         self._log.error("delivery_buried", **facts, reason="undecodable", error_msg=str(error))
-        self._hooks.run(self._hooks.failing, Context(delivery, queue, desk=self._desk), error)
+        self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
         return Bury(delivery, "undecodable", failure_of(error))
 
 

@@ -1,4 +1,4 @@
-"""The desk of a worker that has connections: running tasks tell it of progress, and ask whether to stop.
+"""How running tasks reach the server: they report progress, and ask whether to stop.
 
 A report may be lost, work may not: nothing is sent twice, and most reports are not sent at all. In a thread a
 report costs one round trip now and then. On an event loop nothing is waited for: what is to be sent goes out
@@ -34,8 +34,8 @@ Held = tuple[str, int]
 """Queue and fence: fences are unique within a queue only."""
 
 
-class StoreDesk:
-    """Keeps progress and knows of cancellations, by way of the server."""
+class StoreTaskLink:
+    """Stores progress on the server and asks it about cancellations and leases."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class StoreDesk:
     def _report(self, queue: str, delivery: Delivery, call: Call[int]) -> None:
         store = self._queue_of(queue).store
         try:
-            # Once, not again and again: a task must not stand still because nobody hears how far it is.
+            # Once, not again and again: a task must not stand still because a report cannot be sent.
             store.attempt(store.begin([call]))
         except (StoreUnavailable, StoreFull) as error:
             self._log.warning("progress_lost", task_id=delivery.id, problem=str(error))

@@ -208,7 +208,7 @@ class WorkflowJob(Generic[R_co]):
             case Expired():
                 return TaskExpired(f"{name}, was not started before its deadline")
             case Succeeded() | NotKept():
-                return ResultNotKept(f"{name}, failed, and nothing is known of it any more")
+                return ResultNotKept(f"{name}, failed, and its error is no longer kept")
             case _:
                 assert_never(outcome)
 

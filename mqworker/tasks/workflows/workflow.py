@@ -118,7 +118,9 @@ def chord(
     """
     header = members if isinstance(members, Workflow) else group(members)
     if not isinstance(header.shape, Parallel):
-        raise InvalidArgument("the first argument of a chord is no group; accepted are group(...) or calls")
+        raise InvalidArgument(
+            "the first argument of a chord is not a group; accepted are group(...) or calls"
+        )
     collects = header.shape.collects or _collects(on_failure)
     collecting: Workflow[list[A]] = Workflow(replace(header.shape, collects=collects))
     return chain(collecting, callback)
@@ -127,7 +129,7 @@ def chord(
 def _part(step: object) -> Part[Signature[Any]]:
     if isinstance(step, Step):
         return step.as_part()
-    raise InvalidArgument(f"{shown(step)} is no step; accepted are task.s(...), chain, group and chord")
+    raise InvalidArgument(f"{shown(step)} is not a step; accepted are task.s(...), chain, group and chord")
 
 
 def _links(part: Part[Signature[Any]]) -> Iterable[Part[Signature[Any]]]:

@@ -47,8 +47,8 @@ def refusal(client: Foreign, method: str, request: bytes) -> tuple[grpc.StatusCo
         ("Subscribe", contract.Subscription(key="k"), "consumer is ''; accepted"),
         ("Unsubscribe", contract.Subscription(), "key is ''; accepted"),
         ("Observe", contract.Identification(), "consumer is ''; accepted"),
-        ("Publish", b"\x0a\x02\xff\xfe", "request is no PublishRecord"),
-        ("Observe", b"\xff" * 50, "request is no Identification"),
+        ("Publish", b"\x0a\x02\xff\xfe", "request is not of type PublishRecord"),
+        ("Observe", b"\xff" * 50, "request is not of type Identification"),
     ],
     ids=str,
 )

@@ -58,6 +58,8 @@ def test_mail_arrives_as_it_was_sent(mail: Ping | RunDeliveries | DeliveriesFini
 @given(st.binary(max_size=100))
 def test_a_payload_that_is_no_mail_is_a_typed_error(payload: bytes) -> None:
     try:
-        decode_mail(payload)
+        mail = decode_mail(payload)
     except BrokenFrame:
         return
+
+    assert type(decode_mail(encode_mail(mail))) is type(mail)

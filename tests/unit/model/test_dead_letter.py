@@ -50,4 +50,6 @@ def test_a_foreign_grave_is_an_undecodable_dead_letter(grave: bytes) -> None:
 
 @given(st.binary(max_size=100))
 def test_no_bytes_break_the_reading_of_graves(grave: bytes) -> None:
-    decode_grave(MessageId("m1"), 5, grave)
+    opened = decode_grave(MessageId("m1"), 5, grave)
+
+    assert (opened.id, opened.buried_at_ms) == ("m1", 5)

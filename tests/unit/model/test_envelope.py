@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.annotation import rebuild_for
-from mqworker.model.envelope import CallOptions, decode_call, encode_call, explain
+from mqworker.model.envelope import CallOptions, Envelope, decode_call, encode_call, explain
 from mqworker.model.packed_limits import DEEPEST, MOST_NODES, check_packed
 from mqworker.model.value_codec import NotAccepted, Value, pack, unpack
 
@@ -233,9 +233,11 @@ def test_a_changed_byte_decodes_or_is_refused_by_one_error(value: Value, positio
     body[position % len(body)] = byte
 
     try:
-        decode_call(bytes(body))
+        call = decode_call(bytes(body))
     except InvalidMessage:
         return
+
+    assert isinstance(call, Envelope)
 
 
 @given(VALUES)

@@ -41,9 +41,11 @@ def test_what_python_writes_is_read_too(value: object) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        read_json(data, LIMITS)
+        value = read_json(data, LIMITS)
     except InvalidMessage:
         return
+
+    assert json.loads(data) == value
 
 
 def nested(depth: int) -> bytes:

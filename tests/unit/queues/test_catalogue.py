@@ -156,7 +156,7 @@ def test_a_schedule_that_was_there_first_is_found_too() -> None:
     app = App()
     app.schedule(every=60)(app.task(queue="q", name="t")(print_nothing))
 
-    with pytest.raises(NotSupported, match="t comes by itself"):
+    with pytest.raises(NotSupported, match="t has a schedule or a subscription"):
         app.queue("q", model=Gq())
 
 

@@ -20,10 +20,10 @@ from mqworker.errors import (
 )
 from mqworker.gateway import GatewayCallFailed, NodeClient, OnReply
 from mqworker.settings import load_settings
-from mqworker_services.gateways.gomq.gathering import AT_ONCE_AFTER_A_VAIN_WAIT, Gathering
+from mqworker_services.gateways.gomq.call_batcher import UNDELAYED_AFTER_A_LONE_CALL, CallBatcher
 from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 from mqworker_services.gateways.gomq.methods import METHODS, status_of
-from mqworker_services.gateways.gomq.peers import PeerBook, peer_name
+from mqworker_services.gateways.gomq.peers import PeerLimits, peer_name
 
 # Peers.
 
@@ -49,27 +49,32 @@ def test_a_peer_is_called_as_in_the_document(told: str, own_name: str | None, na
 
 
 def test_no_more_peers_than_allowed_are_served_until_one_is_silent() -> None:
-    book = PeerBook(2, 0)
+    limits = PeerLimits(2, 0)
 
-    verdicts = [book.refusal("a", 0), book.refusal("b", 30), book.refusal("c", 59), book.refusal("a", 59)]
-    later = book.refusal("c", 95)
+    verdicts = [
+        limits.refusal("a", 0),
+        limits.refusal("b", 30),
+        limits.refusal("c", 59),
+        limits.refusal("a", 59),
+    ]
+    later = limits.refusal("c", 95)
 
     assert verdicts[:2] == [None, None]
     assert verdicts[2] is not None
     assert "2 peers" in verdicts[2]
     assert (verdicts[3], later) == (None, None)
-    assert len(book) == 2
+    assert len(limits) == 2
 
 
 def test_a_peer_may_call_so_often_and_no_oftener() -> None:
-    book = PeerBook(10, 5)
+    limits = PeerLimits(10, 5)
 
-    at_once = [book.refusal("a", 10.0) is None for _ in range(7)]
-    a_little_later = [book.refusal("a", 10.4) is None for _ in range(4)]
+    at_once = [limits.refusal("a", 10.0) is None for _ in range(7)]
+    a_little_later = [limits.refusal("a", 10.4) is None for _ in range(4)]
 
     assert at_once == [True] * 5 + [False] * 2
     assert a_little_later == [True, True, False, False]
-    assert book.refusal("b", 10.4) is None
+    assert limits.refusal("b", 10.4) is None
 
 
 # Requests and answers.
@@ -113,7 +118,7 @@ def test_any_bytes_are_a_call_or_refused_by_name(data: bytes, method: str) -> No
 
 @pytest.mark.parametrize("data", [b"\x0a\x02\xff\xfe", b"\x0a\x05a", b"\xff" * 20])
 def test_a_broken_request_is_the_clients_error(data: bytes) -> None:
-    with pytest.raises(InvalidArgument, match="request is no PublishRecord; accepted"):
+    with pytest.raises(InvalidArgument, match="request is not of type PublishRecord; accepted"):
         METHODS["Publish"].read(data, "p:1")
 
 
@@ -163,12 +168,12 @@ class FakeNode:
 def test_calls_that_come_close_together_travel_together() -> None:
     async def scenario() -> list[int]:
         node = FakeNode()
-        gathering = Gathering(cast(NodeClient, node))
+        batcher = CallBatcher(cast(NodeClient, node))
 
         async def publish(turns: int) -> object:
             for _ in range(turns):  # grpcio hands over one call in each turn
                 await asyncio.sleep(0)
-            return await gathering.call("publish", "k", b"x")
+            return await batcher.call("publish", "k", b"x")
 
         assert await asyncio.gather(*(publish(turns) for turns in range(20))) == ["an id"] * 20
         return node.batches
@@ -181,16 +186,16 @@ def test_calls_that_come_close_together_travel_together() -> None:
 
 def test_who_calls_alone_is_held_up_once_in_fifty() -> None:
     async def scenario() -> list[bool]:
-        gathering = Gathering(cast(NodeClient, FakeNode()))
+        batcher = CallBatcher(cast(NodeClient, FakeNode()))
         were_held_up = []
-        for _ in range(AT_ONCE_AFTER_A_VAIN_WAIT + 2):
-            call = asyncio.ensure_future(gathering.call("publish", "k", b"x"))
+        for _ in range(UNDELAYED_AFTER_A_LONE_CALL + 2):
+            call = asyncio.ensure_future(batcher.call("publish", "k", b"x"))
             await asyncio.sleep(0)
             were_held_up.append(not call.done())
             await call
         return were_held_up
 
-    assert asyncio.run(scenario()) == [True, *[False] * AT_ONCE_AFTER_A_VAIN_WAIT, True]
+    assert asyncio.run(scenario()) == [True, *[False] * UNDELAYED_AFTER_A_LONE_CALL, True]
 
 
 def test_an_error_of_the_desk_is_raised_to_its_caller() -> None:
@@ -199,7 +204,7 @@ def test_an_error_of_the_desk_is_raised_to_its_caller() -> None:
             on_reply([False, "invalid", "key is ''"])
 
     async def scenario() -> None:
-        await Gathering(cast(NodeClient, RefusingNode())).call("publish", "", b"x")
+        await CallBatcher(cast(NodeClient, RefusingNode())).call("publish", "", b"x")
 
     with pytest.raises(InvalidArgument, match="key is ''"):
         asyncio.run(scenario())

@@ -58,7 +58,7 @@ class Work:
 class Speaker:
     """A connection that somebody else opened."""
 
-    host, flight = "127.0.0.1", None
+    host, push = "127.0.0.1", None
 
 
 class Outwards(asyncio.Protocol):
@@ -75,7 +75,7 @@ class Outwards(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended
         self.closed.set()
 
-    def push(self, frame: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         self.pushed.append(frame)
 
     def end(self) -> None:

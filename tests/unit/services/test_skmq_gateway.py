@@ -15,9 +15,9 @@ from mqworker.queues.skmq.frame import Frame
 from mqworker.queues.skmq.names import COPY, TO_ALL, TO_ONE
 from mqworker.queues.skmq.settlement import SILENCE, RetryRules, look_again, settlement_of
 from mqworker_services.gateways.skmq import replies
-from mqworker_services.gateways.skmq.flights import Flight, attributed, flight_of
 from mqworker_services.gateways.skmq.options import SkmqOptions, options_of, read_conf, read_dbconf
-from mqworker_services.gateways.skmq.pace import Pace
+from mqworker_services.gateways.skmq.pushes import Push, attributed, push_of
+from mqworker_services.gateways.skmq.request_handler import Throttle
 from mqworker_services.gateways.skmq.requests import Feedback, Refused, Register, Send, Verdict, request_of
 
 RULES = RetryRules(retry_times=2, retry_delay_ms=100)
@@ -27,10 +27,10 @@ def a_delivery(id_: str = "m~q1", task: str = TO_ONE, failures: int = 0) -> Deli
     return Delivery(1, MessageId(id_), task, b"", 0, failures=failures)  # type: ignore[arg-type]
 
 
-def a_copy(recipient: str, host: str = "10.0.0.1") -> Flight:
-    flight = flight_of("skmq.a", a_delivery(f"m~t1~{recipient}", COPY))
-    flight.host = host
-    return flight
+def a_copy(recipient: str, host: str = "10.0.0.1") -> Push:
+    push = push_of("skmq.a", a_delivery(f"m~t1~{recipient}", COPY))
+    push.host = host
+    return push
 
 
 def test_a_message_frame_becomes_a_request_to_store_it() -> None:
@@ -82,7 +82,7 @@ def test_replies_are_what_the_document_says_to_the_letter() -> None:
 
 
 def test_the_first_never_waits_and_the_others_come_at_the_rate() -> None:
-    pace = Pace(10, now_s=100.0)
+    pace = Throttle(10, now_s=100.0)
 
     waits = [round(pace.take(1, 100.0), 3) for _ in range(4)]
 
@@ -90,7 +90,7 @@ def test_the_first_never_waits_and_the_others_come_at_the_rate() -> None:
 
 
 def test_a_quiet_time_saves_up_one_second_at_the_most() -> None:
-    pace = Pace(10, now_s=0.0)
+    pace = Throttle(10, now_s=0.0)
 
     waits = [pace.take(1, 60.0) for _ in range(12)]
 
@@ -99,7 +99,7 @@ def test_a_quiet_time_saves_up_one_second_at_the_most() -> None:
 
 
 def test_a_big_request_is_charged_to_the_next() -> None:
-    pace = Pace(10, now_s=0.0)
+    pace = Throttle(10, now_s=0.0)
 
     assert pace.take(50, 0.0) == 0.0
     assert pace.take(1, 0.0) == 5.0
@@ -116,9 +116,9 @@ def test_feedback_on_a_topic_goes_to_the_copy_of_that_recipient() -> None:
 
 
 def test_feedback_on_a_message_for_one_needs_no_sender() -> None:
-    flight = flight_of("skmq.a", a_delivery())
+    push = push_of("skmq.a", a_delivery())
 
-    assert attributed([flight], "", "10.0.0.9") is flight
+    assert attributed([push], "", "10.0.0.9") is push
     assert attributed([], "", "10.0.0.9") is None
 
 

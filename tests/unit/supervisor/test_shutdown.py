@@ -8,7 +8,7 @@ from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
 from mqworker.supervisor.child import Child
 from mqworker.supervisor.child_plan import ChildPlan, Role
-from mqworker.supervisor.family import ChildRecord, State
+from mqworker.supervisor.children import ChildRecord, State
 from mqworker.supervisor.shutdown import KillChild, Shutdown, TellToDrain
 
 TOTAL_MS = 4_000

@@ -27,6 +27,8 @@ def test_without_a_socket_or_a_listener_nothing_happens(tmp_path: Path) -> None:
         notifier.note(is_complete=True)
         notifier.note_stopping()
 
+    assert list(tmp_path.iterdir()) == []
+
 
 def test_the_socket_comes_from_the_environment() -> None:
     assert systemd_notify_socket({}) is None

@@ -1,7 +1,7 @@
 """The literal list of children: its order, its pipes, and whose turn it is."""
 
 from mqworker.supervisor.child_plan import ChildPlan, Role
-from mqworker.supervisor.family import Family, State
+from mqworker.supervisor.children import Children, State
 from mqworker.supervisor.topology import SERVER_KEEPER, node_topology
 
 
@@ -43,54 +43,54 @@ def test_every_start_is_a_function_that_a_spawned_process_can_find() -> None:
 
 
 def test_nobody_starts_before_those_of_the_step_before_are_ready() -> None:
-    family = Family(node_topology(workers=1))
-    assert _due(family) == ["broker"]
+    children = Children(node_topology(workers=1))
+    assert _due(children) == ["broker"]
 
-    _be_ready(family, "broker", "heartbeat_reaper", "recovery_scanner")
-    assert _due(family) == ["rate_limiter"]
+    _be_ready(children, "broker", "heartbeat_reaper", "recovery_scanner")
+    assert _due(children) == ["rate_limiter"]
 
-    _be_ready(family, "rate_limiter")
-    assert _due(family) == ["dispatcher"]
+    _be_ready(children, "rate_limiter")
+    assert _due(children) == ["dispatcher"]
 
-    _be_ready(family, "dispatcher")
-    assert _due(family) == ["worker:0"]
+    _be_ready(children, "dispatcher")
+    assert _due(children) == ["worker:0"]
 
 
 def test_a_dead_child_waits_for_its_time_and_for_nobody_else() -> None:
-    family = Family(node_topology(workers=1))
-    _be_ready(family, *(record.name for record in family))
+    children = Children(node_topology(workers=1))
+    _be_ready(children, *(record.name for record in children))
     for name in ("broker", "recovery_scanner"):
-        record = family.get(name)
+        record = children.get(name)
         assert record is not None
         record.state, record.restart_at_ms = State.WAITING, 100
 
-    assert _due(family, now_ms=99) == []
-    assert _due(family, now_ms=100) == ["broker", "recovery_scanner"]
+    assert _due(children, now_ms=99) == []
+    assert _due(children, now_ms=100) == ["broker", "recovery_scanner"]
 
 
 def test_a_worker_waits_for_its_dispatcher() -> None:
-    family = Family(node_topology(workers=1))
-    _be_ready(family, *(record.name for record in family))
+    children = Children(node_topology(workers=1))
+    _be_ready(children, *(record.name for record in children))
     for name in ("dispatcher", "worker:0"):
-        record = family.get(name)
+        record = children.get(name)
         assert record is not None
         record.state = State.WAITING
 
-    assert _due(family) == ["dispatcher"]
+    assert _due(children) == ["dispatcher"]
 
 
 def _plans() -> list[ChildPlan]:
     return [plan for step in node_topology(workers=2) for plan in step]
 
 
-def _be_ready(family: Family, *names: str) -> None:
-    for record in family:
+def _be_ready(children: Children, *names: str) -> None:
+    for record in children:
         if record.name in names:
             record.state, record.has_been_ready = State.LIVE, True
 
 
-def _due(family: Family, now_ms: int = 0) -> list[str]:
-    return [record.name for record in family if family.may_start(record, now_ms)]
+def _due(children: Children, now_ms: int = 0) -> list[str]:
+    return [record.name for record in children if children.may_start(record, now_ms)]
 
 
 def test_exactly_one_child_has_each_of_the_special_roles() -> None:

@@ -54,9 +54,12 @@ def test_any_payload_is_read_back(payload: bytes) -> None:
 @given(st.binary())
 def test_other_bytes_are_refused_or_read_but_raise_nothing_else(text: bytes) -> None:
     try:
-        decode_pending(text)
+        pending = decode_pending(text)
     except InvalidMessage:
         return
+
+    assert pending.subscribers
+    assert text.endswith(pending.payload)
 
 
 @pytest.mark.parametrize("text", [b"", b"1", b"1 a", b"x a\n", b" a\n", b"1 \n", b"-1 a\n", b"1 a b\n"])

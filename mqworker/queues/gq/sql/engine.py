@@ -49,17 +49,25 @@ def open_engine(url: str) -> Engine:
         isolation = {"isolation_level": _READ_COMMITTED} if is_mysql else {}
         engine = create_engine(url, pool_pre_ping=True, **isolation)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        # The text of the error may hold the URL, and with it a password: only its kind is passed on.
         raise ConfigurationError(
-            f"the database URL does not fit ({type(error).__name__}); accepted are sqlite:///file, "
+            f"the database URL cannot be used: {_cause_of(error)}; accepted are sqlite:///file, "
             "postgresql+psycopg://… and mysql+pymysql://…, with the driver installed"
-        ) from None
+        ) from None  # its text may hold the URL, and with it a password
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     elif is_mysql:
         event.listen(engine, "connect", _set_up_mysql)
     return engine
+
+
+def _cause_of(error: Exception) -> str:
+    """Why an engine could not be made, without the text of the error, which may hold a password."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"the driver {error.name} is not installed"
+    if isinstance(error, NoSuchModuleError):
+        return "SQLAlchemy has no dialect or driver of that name"
+    return "it is not a URL that SQLAlchemy can read"
 
 
 def at_read_committed(engine: Engine) -> Engine:

@@ -19,11 +19,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.gateway import GatewayCallFailed, GatewayOptions, NodeClient, TcpPlace
 from mqworker.log import get_logger
+from mqworker_services.gateways.gomq.call_batcher import CallBatcher
 from mqworker_services.gateways.gomq.client_calls import PEER_ID
-from mqworker_services.gateways.gomq.gathering import Gathering
 from mqworker_services.gateways.gomq.listening import bind, make_server
 from mqworker_services.gateways.gomq.methods import METHODS, SERVICE, Method, status_of
-from mqworker_services.gateways.gomq.peers import PeerBook, peer_name
+from mqworker_services.gateways.gomq.peers import PeerLimits, peer_name
 
 Handler = Callable[[bytes, "Context"], Awaitable[bytes]]
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -51,7 +51,7 @@ class GomqGateway:
         self._calls = dict.fromkeys(METHODS, 0)
         self._answered = 0
         self._refused = 0
-        self._peers = PeerBook(0, 0)
+        self._peers = PeerLimits(0, 0)
         self._is_listening = False
         self._is_closing = False
         self._rebuilt = 0
@@ -59,10 +59,10 @@ class GomqGateway:
     async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen."""
         self._options = options
-        self._node = Gathering(node)
+        self._node = CallBatcher(node)
         self._observing = asyncio.Semaphore(_OBSERVED_AT_ONCE)
         self._health = health.aio.HealthServicer()
-        self._peers = PeerBook(options.max_connections, options.rate)
+        self._peers = PeerLimits(options.max_connections, options.rate)
         self._now_s = asyncio.get_running_loop().time
         self._server = await self._listen(options)
         if isinstance(options.place, TcpPlace):
@@ -105,10 +105,10 @@ class GomqGateway:
         return server
 
     async def _keep_listening(self) -> None:
-        """Build the listener anew when it ended by itself.
+        """Build a new listener when it ended unasked.
 
         One call whose path is no UTF-8 ends the loop of grpcio's server, and with it the listener and every
-        connection; the process lives on and would answer nobody.
+        connection; the process lives on and would answer no call.
         """
         while True:
             reason = await _end_of(self._server)
@@ -192,7 +192,7 @@ async def _end_of(server: grpc.aio.Server) -> str:
         await server.wait_for_termination()
     except Exception as error:  # noqa: BLE001 - grpcio raises what its loop ended with, whatever that is
         return f"{type(error).__name__}: {error}"
-    return "it ended without a word"
+    return "it ended without an error"
 
 
 def _metadata_of(context: Context) -> dict[str, str]:

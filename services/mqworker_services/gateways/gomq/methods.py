@@ -47,7 +47,7 @@ class Method:
         except (DecodeError, UnicodeDecodeError) as error:
             name = type(request).__name__
             raise InvalidArgument(
-                f"request is no {name}; accepted are its bytes, with text in UTF-8"
+                f"request is not of type {name}; accepted is an encoded {name}, with text in UTF-8"
             ) from error
         return self.call(request, peer)
 

@@ -18,11 +18,11 @@ class _Peer:
     permits: float
 
 
-class PeerBook:
-    """Admits calls, or says why not."""
+class PeerLimits:
+    """Limits how many peers there are and how often each may call."""
 
     def __init__(self, most_peers: int, calls_each_second: int) -> None:
-        """`calls_each_second` is for each peer; 0 for as many as it likes."""
+        """`calls_each_second` is for each peer; 0 for no limit."""
         self._most_peers = most_peers
         self._rate = calls_each_second
         self._peers: dict[str, _Peer] = {}
@@ -45,7 +45,7 @@ class PeerBook:
         return None
 
     def forget_silent(self, now_s: float) -> None:
-        """Strike out who did not call for a while."""
+        """Forget peers that did not call for a while."""
         self._peers = {
             name: peer for name, peer in self._peers.items() if now_s - peer.heard_at_s < _FORGOTTEN_AFTER_S
         }

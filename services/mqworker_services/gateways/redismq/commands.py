@@ -1,4 +1,4 @@
-"""The commands of RedisMQ: words in, what is to be done out; and what came of it as a reply. Pure."""
+"""The commands of RedisMQ: parses requests, and turns results into replies. Pure."""
 
 from __future__ import annotations
 

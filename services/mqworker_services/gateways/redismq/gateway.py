@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from mqworker.gateway import Clock, GatewayOptions, NodeClient, SystemClock, listen
-from mqworker_services.gateways.redismq.courtesies import Acquaintance
+from mqworker_services.gateways.redismq.blocked_pops import BlockedPops
+from mqworker_services.gateways.redismq.connection_commands import ConnectionState
 from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
 from mqworker_services.gateways.redismq.session import Session, Tally
-from mqworker_services.gateways.redismq.waiting_room import WaitingRoom
 
 _SWEEP_S = 0.5
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
@@ -148,17 +148,17 @@ class RedisMqGateway:
         """Listen."""
         self.options = options
         self._node = node
-        self._room = WaitingRoom(node)
+        self._pops = BlockedPops(node)
         self._server, self._place = await listen(options, lambda: Connection(self))
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def close(self, grace_ms: int) -> None:
-        """Take nobody in, answer what was asked, hang up."""
+        """Accept no more clients, answer what was asked, close the connections."""
         if self._server is not None:
             self._server.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
-        self._room.close()
+        self._pops.close()
         finishing = [asyncio.ensure_future(connection.finish()) for connection in self._connections]
         if finishing:
             await asyncio.wait(finishing, timeout=grace_ms / 1000)
@@ -168,7 +168,7 @@ class RedisMqGateway:
         return {
             "listens": self._place,
             "connections": len(self._connections),
-            "waiting": len(self._room),
+            "waiting": len(self._pops),
             "in": self.tally.commands,
             "out": self.tally.replies,
             "refused": self.tally.refused,
@@ -185,8 +185,8 @@ class RedisMqGateway:
             return None
         self._numbers += 1
         self._connections.add(connection)
-        known = Acquaintance(self.options, self._numbers)
-        return Session(known, self._node, self._room, self.tally, send)
+        known = ConnectionState(self.options, self._numbers)
+        return Session(known, self._node, self._pops, self.tally, send)
 
     def dismiss(self, connection: Connection) -> None:
         """A connection ended."""

@@ -138,7 +138,7 @@ class RequestParser:
         # What is no text is told so at once: a client that speaks something else may never send a newline.
         text = data[start : len(data) if end < 0 else end].removesuffix(b"\r")
         if text and not _is_text(text):
-            raise ProtocolError("bytes that are no command; a client of another protocol?")
+            raise ProtocolError("not a Redis command; does the client speak another protocol?")
         if end < 0:
             return None
         words = split_words(text)
@@ -196,15 +196,15 @@ def _header(data: bytes, start: int) -> tuple[int, int] | None:
         return known, end + 2
     if end < 0:
         if len(data) - start >= LONGEST_HEADER:
-            raise ProtocolError("a length that is none")
+            raise ProtocolError("invalid length: the line is too long")
         digits = data[start + 1 :].removesuffix(b"\r")
         if digits and not digits.isdigit():
-            raise ProtocolError(f"a length that is none: {digits!r}")
+            raise ProtocolError(f"invalid length: {digits!r}; accepted are digits without leading zeros")
         return None
     digits = data[start + 1 : end]
     # Digits alone: int() would also take b" 7", b"+7" and b"1_000"; and no zeros in front.
     if not digits.isdigit() or (digits[:1] == b"0" and len(digits) > 1):
-        raise ProtocolError(f"a length that is none: {digits!r}")
+        raise ProtocolError(f"invalid length: {digits!r}; accepted are digits without leading zeros")
     return int(digits), end + 2
 
 

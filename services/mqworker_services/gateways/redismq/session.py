@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, assert_never
 
 from mqworker.gateway import NodeClient, OnReply
+from mqworker_services.gateways.redismq.blocked_pops import BlockedPop, BlockedPops
 from mqworker_services.gateways.redismq.commands import (
     Ask,
     Order,
@@ -27,9 +28,8 @@ from mqworker_services.gateways.redismq.commands import (
     refusal_of,
     value_of,
 )
-from mqworker_services.gateways.redismq.courtesies import Acquaintance, answer, is_known
+from mqworker_services.gateways.redismq.connection_commands import ConnectionState, answer, is_known
 from mqworker_services.gateways.redismq.replies import Refusal, Value, encode, encode_elements, encode_runs
-from mqworker_services.gateways.redismq.waiting_room import Waiter, WaitingRoom
 
 MOST_IN_FLIGHT = 2_000
 """Commands of one client that may be under way; what it sends beyond that waits in its socket."""
@@ -77,15 +77,15 @@ class Session:
 
     def __init__(
         self,
-        known: Acquaintance,
+        known: ConnectionState,
         node: NodeClient,
-        room: WaitingRoom,
+        pops: BlockedPops,
         tally: Tally,
         send: Callable[[bytes], None],
     ) -> None:
         self.known = known
         self._node = node
-        self._room = room
+        self._pops = pops
         self._tally = tally
         self._send = send
         self._commands: deque[list[bytes]] = deque()
@@ -93,7 +93,7 @@ class Session:
         self._kind: str | None = None
         """What is under way; only more of the same may join it."""
         self._in_flight = 0
-        self._waiters: set[Waiter] = set()
+        self._waiters: set[BlockedPop] = set()
         self._is_closed = False
         self._is_landing = False
         self.has_problem = False
@@ -136,7 +136,7 @@ class Session:
         self._is_closed = True
         self._commands.clear()
         for waiter in self._waiters:
-            self._room.leave(waiter)
+            self._pops.leave(waiter)
 
     # What is to be done
 
@@ -231,7 +231,7 @@ class Session:
             else:
                 self._fill(slot, value_of(reply), version)
 
-        waiter = self._room.pop(order, on_popped)
+        waiter = self._pops.pop(order, on_popped)
         self._waiters.add(waiter)
 
     # What came of it

@@ -28,7 +28,7 @@ class _Recipient:
     connecting: int = 0
     connected: int = 0
     room: float = math.inf
-    """How many it took at once of late; nobody knows before it is too many."""
+    """How many it took at once lately; unknown until it was too many."""
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

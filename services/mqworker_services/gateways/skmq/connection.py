@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -17,7 +18,7 @@ from mqworker_services.gateways.skmq.replies import LOGIN_NEEDED, PONG, Answer, 
 from mqworker_services.gateways.skmq.requests import Login, Request, request_of
 
 if TYPE_CHECKING:
-    from mqworker_services.gateways.skmq.flights import Flight
+    from mqworker_services.gateways.skmq.pushes import Push
 
 MOST_UNANSWERED = 2_000
 """Requests of one connection that wait for Redis; then we read no further until half of them are answered."""
@@ -26,8 +27,8 @@ Answering = Callable[[Answer | None], None]
 """Is given the answer, or None when none can be given: the connection is closed then."""
 
 
-class Attendant(Protocol):
-    """Who carries out what connections ask for."""
+class Handler(Protocol):
+    """Carries out what connections ask for."""
 
     def serve(self, request: Request, connection: Connection, answering: Answering) -> None:
         """Carry out one request, now or later."""
@@ -36,13 +37,13 @@ class Attendant(Protocol):
         """Whether this is the token."""
 
     def joined(self, connection: Connection) -> float | None:
-        """A connection is there; the seconds it has to wait, None when there is no room for it."""
+        """A connection was opened; the seconds it has to wait, None when there are too many."""
 
     def left(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection was closed."""
 
-    def pace(self, frames: int) -> float:
-        """So many frames came; the seconds to wait before the next are read."""
+    def throttle(self, frames: int) -> float:
+        """Count frames; the seconds to wait before more are read."""
 
 
 class _Slot:
@@ -60,20 +61,20 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        attendant: Attendant,
+        handler: Handler,
         *,
         most_bytes: int,
         must_login: bool,
         names_msgid: bool,
-        flight: Flight | None,
+        push: Push | None,
     ) -> None:
-        self.flight = flight
+        self.push = push
         """The delivery that we came to push, where we opened the connection."""
         self.host = ""
         self.joined_at_s = self.heard_at_s = 0.0
         self.begun_at_s: float | None = None
         """When the frame began that is not complete yet."""
-        self._attendant = attendant
+        self._handler = handler
         self._decoder = FrameDecoder(most_bytes=most_bytes)
         self._must_login = must_login
         self._names_msgid = names_msgid
@@ -89,12 +90,12 @@ class Connection(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take part, in turn."""
+        """Register with the handler, which may make it wait."""
         self._transport = cast("asyncio.Transport", transport)  # a stream's transport can be read and written
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "127.0.0.1"
         self.joined_at_s = self.heard_at_s = self._loop.time()
-        wait_s = self._attendant.joined(self)
+        wait_s = self._handler.joined(self)
         if wait_s is None:
             self.abort()
         elif wait_s > 0:
@@ -114,7 +115,7 @@ class Connection(asyncio.Protocol):
             self.begun_at_s = None
         elif self._frames or self.begun_at_s is None:
             self.begun_at_s = self.heard_at_s
-        wait_s = self._attendant.pace(self._frames) if self._frames else 0.0
+        wait_s = self._handler.throttle(self._frames) if self._frames else 0.0
         if wait_s > 0:
             self._hold_back(wait_s)
         elif len(self._slots) >= MOST_UNANSWERED:
@@ -129,7 +130,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended
         """The other side is gone; what it asked for is done all the same."""
         self._transport = None
-        self._attendant.left(self)
+        self._handler.left(self)
 
     def pause_writing(self) -> None:
         """It does not read what we write: we read nothing either."""
@@ -153,7 +154,7 @@ class Connection(asyncio.Protocol):
         """Whether it has yet to show the token."""
         return self._must_login
 
-    def push(self, frame: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         """Send something unasked."""
         if self._transport is not None:
             self._transport.write(frame)
@@ -188,10 +189,10 @@ class Connection(asyncio.Protocol):
             self._login(request, slot)
             return
         answering = partial(self._say, slot, msgid=frame.msgid if self._names_msgid else "")
-        self._attendant.serve(request, self, answering)
+        self._handler.serve(request, self, answering)
 
     def _login(self, request: Request, slot: _Slot) -> None:
-        if isinstance(request, Login) and self._attendant.is_token(request.token):
+        if isinstance(request, Login) and self._handler.is_token(request.token):
             self._must_login = False
             self._say(slot, Answer("ack"))
         else:
@@ -247,3 +248,33 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+
+LONGEST_FRAME_S = 60.0
+"""A frame that was begun must be complete by then, however slowly it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a client may take; a slower one is disconnected. The times are given."""
+
+    handshake_s: float
+    """To show the token, where one is asked for."""
+    idle_s: float
+    """To send the next request; 0: no limit."""
+
+    def have_passed(
+        self,
+        now_s: float,
+        *,
+        joined_at_s: float,
+        heard_at_s: float,
+        begun_at_s: float | None,
+        is_stranger: bool,
+        is_waiting_for_us: bool,
+    ) -> bool:
+        """Whether to close it now. A frame has to end in time, even if its bytes keep arriving."""
+        is_slow = begun_at_s is not None and now_s - begun_at_s > LONGEST_FRAME_S
+        is_late = is_stranger and now_s - joined_at_s > self.handshake_s
+        is_idle = 0 < self.idle_s < now_s - heard_at_s and not is_waiting_for_us
+        return is_slow or is_late or is_idle

@@ -30,8 +30,8 @@ from mqworker.queues.skmq.names import COPY, TO_ALL, TO_ONE, app_of_queue
 from mqworker.queues.skmq.settlement import SILENCE, UNREACHABLE, look_again, settlement_of
 from mqworker_services.gateways.skmq.connect_turns import ConnectTurns
 from mqworker_services.gateways.skmq.connection import Answering, Connection
-from mqworker_services.gateways.skmq.flights import Flight, Flights, flight_of
 from mqworker_services.gateways.skmq.options import SkmqOptions
+from mqworker_services.gateways.skmq.pushes import Push, Pushes, push_of
 from mqworker_services.gateways.skmq.replies import ACK, ERROR
 from mqworker_services.gateways.skmq.requests import Feedback, Verdict, unknown_message
 
@@ -41,7 +41,7 @@ _MOST_TRIES = 30
 """An ack of a message that is changing hands is carried out when it has; some seconds are long for that."""
 _BETWEEN_TRIES_S = 0.1
 
-NewConnection = Callable[[Flight], Connection]
+NewConnection = Callable[[Push], Connection]
 
 
 class Deliveries:
@@ -55,9 +55,9 @@ class Deliveries:
         self._log = log
         self._new_connection = new_connection
         self._work: WorkSource | None = None
-        self._flights = Flights()
+        self._pushes = Pushes()
         self._turns = ConnectTurns()
-        self._fresh: dict[str, list[Flight]] = {}
+        self._fresh: dict[str, list[Push]] = {}
         self._forgotten: list[tuple[str, str]] = []
         self._connecting: set[asyncio.Task[None]] = set()
         self._emptied: asyncio.Event | None = None
@@ -67,7 +67,7 @@ class Deliveries:
     @property
     def in_flight(self) -> int:
         """How many were pushed, or are about to be."""
-        return self._flights.count
+        return self._pushes.count
 
     @property
     def _consumer(self) -> str:
@@ -87,134 +87,132 @@ class Deliveries:
             return
         if not self._fresh:
             self._loop.call_soon(self._assign_fresh)
-        self._fresh.setdefault(queue, []).append(flight_of(queue, delivery))
+        self._fresh.setdefault(queue, []).append(push_of(queue, delivery))
 
     def _assign_fresh(self) -> None:
         fresh, self._fresh = self._fresh, {}
-        for queue, flights in fresh.items():
-            for flight in flights:
-                if flight.delivery.task == TO_ALL:
-                    self._split(flight)
-            singles = [flight for flight in flights if flight.delivery.task != TO_ALL]
+        for queue, pushes in fresh.items():
+            for push in pushes:
+                if push.delivery.task == TO_ALL:
+                    self._split(push)
+            singles = [push for push in pushes if push.delivery.task != TO_ALL]
             for start in range(0, len(singles), _MOST_PER_CALL):
                 self._assign(queue, singles[start : start + _MOST_PER_CALL])
 
-    def _assign(self, queue: str, flights: list[Flight]) -> None:
-        for flight in flights:
-            self._flights.add(flight)
-        wishes = [[flight.delivery.fence, flight.delivery.id, flight.msgid, flight.key] for flight in flights]
+    def _assign(self, queue: str, pushes: list[Push]) -> None:
+        for push in pushes:
+            self._pushes.add(push)
+        wishes = [[push.delivery.fence, push.delivery.id, push.msgid, push.key] for push in pushes]
         call = ["skmq_assign", queue, self._consumer, wishes]
-        self._node.submit_call(call, partial(self._on_assigned, flights), 200 * len(flights))
+        self._node.submit_call(call, partial(self._on_assigned, pushes), 200 * len(pushes))
 
-    def _on_assigned(self, flights: list[Flight], reply: list[Any]) -> None:
-        for position, flight in enumerate(flights):
-            if flight.is_settling:
+    def _on_assigned(self, pushes: list[Push], reply: list[Any]) -> None:
+        for position, push in enumerate(pushes):
+            if push.is_settling:
                 continue  # its ack came by another way
             if not reply[0]:  # nobody knows why; no fault of the message
-                self._settle(
-                    flight, Park(flight.delivery, After(_PAUSE_MS), Failure("NotAssigned", reply[2]))
-                )
+                self._settle(push, Park(push.delivery, After(_PAUSE_MS), Failure("NotAssigned", reply[2])))
             elif reply[1][position] is None:
-                self._end(flight, UNREACHABLE)
+                self._end(push, UNREACHABLE)
             else:
-                flight.key, flight.host, flight.port, _ = reply[1][position]
-                self._start(self._push(flight))
+                push.key, push.host, push.port, _ = reply[1][position]
+                self._start(self._push(push))
 
-    async def _push(self, flight: Flight) -> None:
-        connection = await self._connect(flight)
+    async def _push(self, push: Push) -> None:
+        connection = await self._connect(push)
         if connection is None:
             return
-        if flight.is_settling:  # its ack came by another way
+        if push.is_settling:  # its ack came by another way
             connection.end()
-            self._turns.freed(flight.address)
+            self._turns.freed(push.address)
             return
-        flight.connection = connection
-        app = app_of_queue(flight.queue)
-        connection.push(encode_frame("push", appid=app, msgid=flight.msgid, content=flight.delivery.body))
+        push.connection = connection
+        app = app_of_queue(push.queue)
+        connection.send(encode_frame("push", appid=app, msgid=push.msgid, content=push.delivery.body))
         self.pushed += 1
-        self._await_ack(flight)
+        self._await_ack(push)
 
-    async def _connect(self, flight: Flight) -> Connection | None:
-        while not flight.is_settling:
-            connection = self._new_connection(flight)
+    async def _connect(self, push: Push) -> Connection | None:
+        while not push.is_settling:
+            connection = self._new_connection(push)
             try:
-                async with self._turns.turn(flight.address):
+                async with self._turns.turn(push.address):
                     began_s = self._loop.time()
-                    await self._open(flight, connection)
-                    self._turns.connected(flight.address, self._loop.time() - began_s)
+                    await self._open(push, connection)
+                    self._turns.connected(push.address, self._loop.time() - began_s)
             except TimeoutError:
                 # Busy with others of ours, it is not lost: the message waits for its turn, uncounted.
-                if not await self._turns.wait_while_busy(flight.address):
-                    self._lose(flight, "time-out")
+                if not await self._turns.wait_while_busy(push.address):
+                    self._lose(push, "time-out")
             except OSError as error:
-                self._lose(flight, str(error))
+                self._lose(push, str(error))
             else:
                 return connection
         return None
 
-    async def _open(self, flight: Flight, connection: Connection) -> None:
+    async def _open(self, push: Push, connection: Connection) -> None:
         async with asyncio.timeout(self._options.connect_timeout / 1000):
-            await self._loop.create_connection(lambda: connection, flight.host, flight.port)
+            await self._loop.create_connection(lambda: connection, push.host, push.port)
 
-    def _lose(self, flight: Flight, reason: str) -> None:
-        self._log.info("skmq_recipient_lost", recipient=flight.key, reason=reason)
-        self._node.submit_call(["skmq_lose", flight.queue, flight.key, flight.address], lambda _: None)
-        self._end(flight, UNREACHABLE)
+    def _lose(self, push: Push, reason: str) -> None:
+        self._log.info("skmq_recipient_lost", recipient=push.key, reason=reason)
+        self._node.submit_call(["skmq_lose", push.queue, push.key, push.address], lambda _: None)
+        self._end(push, UNREACHABLE)
 
-    def _await_ack(self, flight: Flight) -> None:
-        flight.stop_timer()
+    def _await_ack(self, push: Push) -> None:
+        push.stop_timer()
         wait_s = self._options.ack_timeout / 1000
-        flight.timer = self._loop.call_later(wait_s, self._end, flight, SILENCE)
+        push.timer = self._loop.call_later(wait_s, self._end, push, SILENCE)
 
-    def _split(self, flight: Flight) -> None:
-        delivery = flight.delivery
-        call = ["skmq_split", flight.queue, delivery.id, delivery.body]
-        self._node.submit_call(call, partial(self._on_split, flight), len(delivery.body) + 200)
+    def _split(self, push: Push) -> None:
+        delivery = push.delivery
+        call = ["skmq_split", push.queue, delivery.id, delivery.body]
+        self._node.submit_call(call, partial(self._on_split, push), len(delivery.body) + 200)
 
-    def _on_split(self, flight: Flight, reply: list[Any]) -> None:
-        delivery = flight.delivery
+    def _on_split(self, push: Push, reply: list[Any]) -> None:
+        delivery = push.delivery
         match reply[1] if reply[0] else None:
             case "done":
-                self._settle(flight, Ack(delivery))
+                self._settle(push, Ack(delivery))
             case "waits":
-                self._settle(flight, look_again(delivery))
+                self._settle(push, look_again(delivery))
             case "nobody":
-                self._end(flight, UNREACHABLE)
+                self._end(push, UNREACHABLE)
             case _:
-                self._settle(flight, Park(delivery, After(_PAUSE_MS), Failure("NotSplit", str(reply))))
+                self._settle(push, Park(delivery, After(_PAUSE_MS), Failure("NotSplit", str(reply))))
 
     # From the consumer's word to the queue
 
     def hear(self, verdict: Verdict, connection: Connection, answering: Answering) -> None:
         """A consumer said something about a message, on any connection."""
-        flight = self._flights.meant(verdict.msgid, verdict.key, connection)
-        self._carry_out(verdict, flight, connection.host, answering)
+        push = self._pushes.meant(verdict.msgid, verdict.key, connection)
+        self._carry_out(verdict, push, connection.host, answering)
 
     def _carry_out(
         self,
         verdict: Verdict,
-        flight: Flight | None,
+        push: Push | None,
         host: str,
         answering: Answering,
         tries: int = _MOST_TRIES,
     ) -> None:
-        if flight is None:
+        if push is None:
             self._hear_of_stranger(verdict, host, answering, tries)
         elif verdict.feedback is Feedback.ARRIVED:
-            self._arrived(flight)
+            self._arrived(push)
             answering(ACK)
         else:
-            flight.waiting.append(answering)
-            if not flight.is_settling:
-                self._end(flight, verdict.feedback.value)
+            push.waiting.append(answering)
+            if not push.is_settling:
+                self._end(push, verdict.feedback.value)
 
-    def _arrived(self, flight: Flight) -> None:
-        if flight.is_settling:
+    def _arrived(self, push: Push) -> None:
+        if push.is_settling:
             return
-        self._await_ack(flight)
-        if flight.connection is not None:
+        self._await_ack(push)
+        if push.connection is not None:
             wait_s = min(self._options.arrived_wait, self._options.ack_timeout) / 1000
-            self._loop.call_later(wait_s, flight.connection.end)
+            self._loop.call_later(wait_s, push.connection.end)
 
     def _hear_of_stranger(
         self, verdict: Verdict, host: str, answering: Answering, tries: int = _MOST_TRIES
@@ -223,8 +221,8 @@ class Deliveries:
         rules = [self._options.retry_times, self._options.retry_delay]
         about = [verdict.feedback.value, verdict.msgid, [verdict.key, host], rules, self._consumer]
 
-        def flight_by_now() -> Flight | None:
-            return self._flights.attributed(verdict.msgid, verdict.key, host)
+        def flight_by_now() -> Push | None:
+            return self._pushes.attributed(verdict.msgid, verdict.key, host)
 
         def ask_again() -> None:
             self._carry_out(verdict, flight_by_now(), host, answering, tries - 1)
@@ -243,23 +241,23 @@ class Deliveries:
 
     # Settlements
 
-    def _end(self, flight: Flight, feedback: str) -> None:
-        if not flight.is_settling:
-            self._settle(flight, self._verdict(flight, feedback))
+    def _end(self, push: Push, feedback: str) -> None:
+        if not push.is_settling:
+            self._settle(push, self._verdict(push, feedback))
 
-    def _verdict(self, flight: Flight, feedback: str) -> Settlement:
-        settlement = settlement_of(feedback, flight.delivery, self._options.rules)
+    def _verdict(self, push: Push, feedback: str) -> Settlement:
+        settlement = settlement_of(feedback, push.delivery, self._options.rules)
         if isinstance(settlement, Bury):
-            self._log.warning("skmq_message_dead", queue=flight.queue, msgid=flight.msgid, reason=feedback)
+            self._log.warning("skmq_message_dead", queue=push.queue, msgid=push.msgid, reason=feedback)
             if self._options.dead_letter == "delete":
-                return Ack(flight.delivery)
+                return Ack(push.delivery)
         return settlement
 
-    def _settle(self, flight: Flight, settlement: Settlement) -> None:
-        flight.is_settling = True
-        flight.stop_timer()
-        on_settled = partial(self._on_settled, flight, settlement)
-        self._settle_with(flight.queue, settlement, on_settled)
+    def _settle(self, push: Push, settlement: Settlement) -> None:
+        push.is_settling = True
+        push.stop_timer()
+        on_settled = partial(self._on_settled, push, settlement)
+        self._settle_with(push.queue, settlement, on_settled)
 
     def _settle_with(
         self, queue: str, settlement: Settlement, on_settled: Callable[[bool], None] | None = None
@@ -267,23 +265,23 @@ class Deliveries:
         if self._work is not None:
             self._work.settle(queue, settlement, on_settled)
 
-    def _on_settled(self, flight: Flight, settlement: Settlement, is_sure: bool) -> None:  # noqa: FBT001 - a callback
-        self._flights.remove(flight)
-        if self._emptied is not None and not self._flights.count:
+    def _on_settled(self, push: Push, settlement: Settlement, is_sure: bool) -> None:  # noqa: FBT001 - a callback
+        self._pushes.remove(push)
+        if self._emptied is not None and not self._pushes.count:
             self._emptied.set()
-        if flight.connection is not None:
-            flight.connection.end()
-            self._turns.freed(flight.address)
-        waiting, flight.waiting = flight.waiting, []
+        if push.connection is not None:
+            push.connection.end()
+            self._turns.freed(push.address)
+        waiting, push.waiting = push.waiting, []
         if not is_sure and isinstance(settlement, Ack):
             # Somebody took us for dead and released it, perhaps: then it waits again, and must not.
             for answering in waiting or [lambda _: None]:
-                verdict = Verdict(Feedback.ACK, flight.msgid, flight.key if flight.is_copy else "")
-                self._hear_of_stranger(verdict, flight.host, answering)
+                verdict = Verdict(Feedback.ACK, push.msgid, push.key if push.is_copy else "")
+                self._hear_of_stranger(verdict, push.host, answering)
             return
         self._count(settlement)
         if isinstance(settlement, Ack | Bury):
-            self._forget(flight.field, flight.delivery.id)
+            self._forget(push.field, push.delivery.id)
         for answering in waiting:
             answering(ACK)
 
@@ -313,13 +311,13 @@ class Deliveries:
         """Wait for acks as long as there is time; then give back what is left, uncounted."""
         if self._work is None:
             return
-        if self._flights.count:
+        if self._pushes.count:
             self._emptied = asyncio.Event()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._emptied.wait(), grace_s)
-        for flight in self._flights:
-            if not flight.is_settling:
-                self._settle(flight, Release(flight.delivery))
+        for push in self._pushes:
+            if not push.is_settling:
+                self._settle(push, Release(push.delivery))
         await self._work.close()
 
     def _start(self, push: Any) -> None:  # noqa: ANN401 - a coroutine

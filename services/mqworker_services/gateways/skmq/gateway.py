@@ -11,16 +11,15 @@ from typing import Any
 from mqworker.errors import MqworkerError
 from mqworker.gateway import GatewayOptions, NodeClient, OnDelivery, WorkSource, listen
 from mqworker.log import get_logger
-from mqworker_services.gateways.skmq.connection import Connection
+from mqworker_services.gateways.skmq.connection import Connection, Timeouts
 from mqworker_services.gateways.skmq.deliveries import Deliveries
-from mqworker_services.gateways.skmq.flights import Flight
 from mqworker_services.gateways.skmq.options import SkmqOptions, options_of, read_conf
-from mqworker_services.gateways.skmq.patience import Patience
 from mqworker_services.gateways.skmq.pings import Pings
-from mqworker_services.gateways.skmq.reception import Reception
+from mqworker_services.gateways.skmq.pushes import Push
+from mqworker_services.gateways.skmq.request_handler import RequestHandler
 
 _LOOK_FOR_QUEUES_S = 1.0
-_LOOK_AT_CONNECTIONS_S = 1.0
+_CLOSE_SLOW_EVERY_S = 1.0
 _GRACE_FOR_SETTLING = 0.6
 """Of the time to close in, this part is spent waiting for acks."""
 
@@ -47,7 +46,7 @@ class SkmqGateway:
         self._node, self._gateway_options = node, options
         self._options = _options(options)
         self._deliveries = Deliveries(node, self._options, self._log, self._outwards)
-        self._reception = Reception(node, options, self._options, self._deliveries, self._work_for)
+        self._handler = RequestHandler(node, options, self._options, self._deliveries, self._work_for)
         if self._make_work is not None:
             self._work = self._make_work(self._deliveries.take)
             self._deliveries.take_from(self._work)
@@ -55,12 +54,12 @@ class SkmqGateway:
         pings = Pings(node, self._options, self._log)
         self._rounds = [
             _every(_LOOK_FOR_QUEUES_S, self._look_for_queues),
-            _every(_LOOK_AT_CONNECTIONS_S, self._look_at_connections),
+            _every(_CLOSE_SLOW_EVERY_S, self._close_slow_connections),
             _every(self._options.heartbeat / 1000, lambda: pings.round(sorted(self._queues))),
         ]
 
     async def close(self, grace_ms: int) -> None:
-        """Take nobody in, wait for acks for a while, give back what is left, answer what was asked."""
+        """Accept no more clients, wait a while for acks, give back what is left, answer what was asked."""
         self._server.close()
         for each in self._rounds:
             each.cancel()
@@ -68,7 +67,7 @@ class SkmqGateway:
             for queue in self._queues:
                 self._work.open(queue, 0)
         await self._deliveries.close(grace_ms / 1000 * _GRACE_FOR_SETTLING)
-        for connection in list(self._reception.connections):
+        for connection in list(self._handler.connections):
             connection.end()
         await asyncio.sleep(0)
 
@@ -76,12 +75,12 @@ class SkmqGateway:
         """For the status screen."""
         return {
             "listens": self._place,
-            "connections": len(self._reception.connections),
+            "connections": len(self._handler.connections),
             "waiting": self._deliveries.in_flight,
-            "in": self._reception.frames,
+            "in": self._handler.frames,
             "out": self._deliveries.pushed,
-            "stored": self._reception.stored,
-            "refused": self._reception.refused,
+            "stored": self._handler.stored,
+            "refused": self._handler.refused,
             "acked": self._deliveries.acked,
             "retried": self._deliveries.retried,
             "buried": self._deliveries.buried,
@@ -91,25 +90,25 @@ class SkmqGateway:
     # Connections
 
     def _inwards(self) -> Connection:
-        return self._connection(must_login=self._gateway_options.token is not None, flight=None)
+        return self._connection(must_login=self._gateway_options.token is not None, push=None)
 
-    def _outwards(self, flight: Flight) -> Connection:
-        return self._connection(must_login=False, flight=flight)
+    def _outwards(self, push: Push) -> Connection:
+        return self._connection(must_login=False, push=push)
 
-    def _connection(self, *, must_login: bool, flight: Flight | None) -> Connection:
+    def _connection(self, *, must_login: bool, push: Push | None) -> Connection:
         return Connection(
-            self._reception,
+            self._handler,
             most_bytes=self._options.max_frame,
             must_login=must_login,
             names_msgid=self._options.resp_msgid,
-            flight=flight,
+            push=push,
         )
 
-    async def _look_at_connections(self) -> None:
-        patience = Patience(self._gateway_options.handshake_s, self._gateway_options.idle_s)
+    async def _close_slow_connections(self) -> None:
+        timeouts = Timeouts(self._gateway_options.handshake_s, self._gateway_options.idle_s)
         now_s = asyncio.get_running_loop().time()
-        for connection in list(self._reception.connections):
-            if patience.is_over(
+        for connection in list(self._handler.connections):
+            if timeouts.have_passed(
                 now_s,
                 joined_at_s=connection.joined_at_s,
                 heard_at_s=connection.heard_at_s,

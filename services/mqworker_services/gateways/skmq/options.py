@@ -77,7 +77,7 @@ def options_of(given: Mapping[str, Any]) -> SkmqOptions:
     unknown = sorted(set(given) - known)
     if unknown:
         raise ConfigurationError(
-            f"{unknown[0]} is no option of skmq; accepted are {', '.join(sorted(known))}"
+            f"{unknown[0]} is not an option of skmq; accepted are {', '.join(sorted(known))}"
         )
     return SkmqOptions(**{name: _value(name, value) for name, value in given.items()})
 

@@ -1,4 +1,4 @@
-"""Pings: recipients that do not answer take no part until they register again."""
+"""Pings: a recipient that does not answer gets no more pushes until it registers again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ_BYTES = 1_024
 
 
 class Pings:
-    """Asks every alive recipient of some queues, once."""
+    """Pings the live recipients of some queues."""
 
     def __init__(self, node: NodeClient, options: SkmqOptions, log: Logger) -> None:
         self._node = node
@@ -27,7 +27,7 @@ class Pings:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def round(self, queues: Iterable[str]) -> None:
-        """One round; trouble with Redis ends it, the next one comes."""
+        """Ping each once; an error of Redis ends the round for that queue."""
         for queue in queues:
             with suppress(MqworkerError):
                 recipients: list[Any] = await self._node.call("skmq_recipients", queue)
@@ -45,7 +45,7 @@ class Pings:
 
 
 async def answers_ping(host: str, port: int, timeout_s: float) -> bool:
-    """Whether somebody there says `pong`."""
+    """Whether that address answers `pong`."""
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(timeout_s):

@@ -120,7 +120,7 @@ def _verdict(frame: Frame) -> Verdict | Refused:
 
 
 def unknown_message(feedback: Feedback) -> Answer:
-    """To a word on a message that nobody knows: it is settled, or never was."""
+    """To a reply about an unknown message: it is settled, or never existed."""
     return ERROR if feedback is Feedback.ARRIVED else ACK
 
 

@@ -185,13 +185,6 @@ def test_nothing_is_released_while_a_worker_has_not_spoken(tmp_path: Path) -> No
     assert before == stage.store.settled == []
 
 
-def test_who_has_not_spoken_is_asked_to_through_the_supervisor(tmp_path: Path) -> None:
-    stage = successor(tmp_path, "worker:0")
-    stage.mail(PeerAttached("worker:0"))
-
-    stage.turn()
-
-
 def test_what_a_silent_worker_is_seen_to_run_is_its_own_however_long_it_is_silent(tmp_path: Path) -> None:
     stage = successor(tmp_path, "worker:0", "worker:1")
     stage.store.held = {7: a_record(7), 8: a_record(8)}

@@ -1,4 +1,4 @@
-"""The notebook of a bench: all calls that were stored, in order, with their arguments."""
+"""All calls that were enqueued on a bench, in order, with their arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EnqueuedCall:
     is_delayed: bool
 
 
-class Notebook:
+class EnqueuedCalls:
     """Messages in the order in which they were stored."""
 
     def __init__(self) -> None:
@@ -46,33 +46,37 @@ class Notebook:
         ]
 
     def note(self, queue: QueueName, messages: Sequence[Message], stored: Sequence[Enqueued]) -> None:
-        """Note those that were stored: one that its guard turned away was not."""
+        """Record those that were stored; duplicates were not."""
         pairs = zip(messages, stored, strict=True)
         self.notes += [(queue, message) for message, enqueued in pairs if enqueued.is_new]
 
 
-class NotedQueue(WorkQueue):
-    """A work queue whose enqueued messages are noted."""
+class RecordedQueue(WorkQueue):
+    """A work queue that records what is enqueued."""
 
-    def __init__(self, name: str, store: Store, options: WorkQueueOptions, notebook: Notebook) -> None:
+    def __init__(
+        self, name: str, store: Store, options: WorkQueueOptions, enqueued_calls: EnqueuedCalls
+    ) -> None:
         super().__init__(name, store, options)
-        self.calls = _NotedCalls(self.name, options, notebook)
+        self.calls = _RecordedCalls(self.name, options, enqueued_calls)
         self._steps = WorkQueueSteps(self.calls, options.namespace)
 
 
-class AsyncNotedQueue(AsyncWorkQueue):
+class AsyncRecordedQueue(AsyncWorkQueue):
     """The same for asyncio."""
 
-    def __init__(self, name: str, store: AsyncStore, options: WorkQueueOptions, notebook: Notebook) -> None:
+    def __init__(
+        self, name: str, store: AsyncStore, options: WorkQueueOptions, enqueued_calls: EnqueuedCalls
+    ) -> None:
         super().__init__(name, store, options)
-        self.calls = _NotedCalls(self.name, options, notebook)
+        self.calls = _RecordedCalls(self.name, options, enqueued_calls)
         self._steps = WorkQueueSteps(self.calls, options.namespace)
 
 
-class _NotedCalls(WorkQueueCalls):
-    def __init__(self, queue: QueueName, options: WorkQueueOptions, notebook: Notebook) -> None:
+class _RecordedCalls(WorkQueueCalls):
+    def __init__(self, queue: QueueName, options: WorkQueueOptions, enqueued_calls: EnqueuedCalls) -> None:
         super().__init__(queue, options)
-        self._notebook = notebook
+        self._enqueued = enqueued_calls
 
     def enqueue_one(self, message: Message) -> Call[Enqueued]:
         return alone(self.enqueue((message,)))
@@ -82,7 +86,7 @@ class _NotedCalls(WorkQueueCalls):
 
         def decode(reply: RawReply) -> list[Enqueued]:
             stored = call.decode(reply)
-            self._notebook.note(self.keys.queue, messages, stored)
+            self._enqueued.note(self.keys.queue, messages, stored)
             return stored
 
         return replace(call, decode=decode)

@@ -1,8 +1,9 @@
-"""A TCP proxy with the faults of real networks: resets, black holes, slices, half-closed links, delays."""
+"""A TCP proxy with the faults of real networks: resets, black holes, slices, delays and lost replies."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import selectors
 import socket
 import struct
@@ -42,18 +43,24 @@ class HeldRequest:
 
 
 class FaultProxy:
-    """Stands between clients and a server on loopback; one thread per link."""
+    """Stands between clients and a server on loopback; one thread per link. Harmless until told otherwise."""
 
-    def __init__(self, server_port: int, *, delay_s: float = 0.0) -> None:
+    def __init__(self, server_port: int, *, delay_s: float = 0.0, lose_every: int = 0) -> None:
+        """With `lose_every=n` each n-th reply is lost: the link is closed instead."""
         self.mode = Mode.PASS
         self.delay_s = delay_s
         """How long bytes are under way, in each direction; they keep their order."""
         self.resets = 0
+        self.lost = 0
+        """How many replies were lost: their requests were carried out."""
         self._server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: set[socket.socket] = set()
         self._is_held: Callable[[bytes], bool] = lambda _request: False
         self.held: deque[HeldRequest] = deque()
+        self._lose_every = lose_every
+        self._replies = itertools.count(1)
+        self._scripts_to_lose = 0
 
     @property
     def url(self) -> str:
@@ -67,6 +74,10 @@ class FaultProxy:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
                 link.shutdown(socket.SHUT_RD)
                 self.resets += 1
+
+    def lose_scripts(self, count: int = 1) -> None:
+        """Lose the replies of the next scripts that really run, so many; all else passes."""
+        self._scripts_to_lose = count
 
     def hold(self, is_held: Callable[[bytes], bool]) -> None:
         """Keep back the requests that it chooses; their senders hear nothing more on that link."""
@@ -126,6 +137,7 @@ class FaultProxy:
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
             under_way: deque[tuple[float, bytes, socket.socket]] = deque()
+            is_script = False
             while True:
                 wait_s = 1.0 if not under_way else max(0.0, under_way[0][0] - time.monotonic())
                 for key, _ in selector.select(wait_s):
@@ -133,14 +145,27 @@ class FaultProxy:
                     data = source.recv(_CHUNK_BYTES)
                     if not data:
                         return
-                    if source is client and self._is_held(data):
-                        self._hold_back(data, server, client)
+                    if source is client:
+                        is_script = is_script or b"EVAL" in data
+                        if self._is_held(data):
+                            self._hold_back(data, server, client)
+                            return
+                    elif self._is_lost(data, is_script=is_script):
                         return
+                    else:
+                        is_script = False
                     under_way.append((time.monotonic() + self.delay_s, data, key.data))
                 while under_way and under_way[0][0] <= time.monotonic():
                     _, data, sink = under_way.popleft()
                     self._pass_on(data, sink, is_reply=sink is client)
         self._links.discard(client)
+
+    def _is_lost(self, reply: bytes, *, is_script: bool) -> bool:
+        is_due = is_script and self._scripts_to_lose > 0 and not reply.startswith(b"-NOSCRIPT")
+        self._scripts_to_lose -= is_due
+        is_due = is_due or bool(self._lose_every and next(self._replies) % self._lose_every == 0)
+        self.lost += is_due
+        return is_due
 
     def _hold_back(self, data: bytes, server: socket.socket, client: socket.socket) -> None:
         self.held.append(HeldRequest(data, server.dup(), time.monotonic()))

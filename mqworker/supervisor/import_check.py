@@ -1,7 +1,7 @@
-"""Rehearsal: a process that imports the application and ends, before those that work are replaced.
+"""Import check: a process that imports the application and ends, before running workers are replaced.
 
-Workers are let go only when their successors can start: code that does not import costs a log line, and the
-node goes on with what it has.
+Workers are stopped only when their successors can start. If the code does not import, the node logs it and
+keeps the workers it has.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mqworker.supervisor.child_plan import StartFunction
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.plain_reasons import reason_of
 
-_NAME = "rehearsal"
+_NAME = "import_check"
 
 OnEnd = Callable[[str | None, int], None]
-"""Is told what is wrong with the code, None when nothing is; and the time."""
+"""Called with what is wrong with the code, None when it imports; and the time."""
 
 
-class Rehearsal:
-    """At most one under way; begun again, the one before does not count any more."""
+class ImportCheck:
+    """At most one runs; a new one replaces it."""
 
     def __init__(self, node: Node, selector: selectors.BaseSelector, *, longest_ms: int, log: Logger) -> None:
         self._node = node
@@ -41,7 +41,7 @@ class Rehearsal:
         try:
             child = start_child(run, start)
         except OSError as error:
-            on_end(f"nobody could be started to import it: {reason_of(error)}", now_ms)
+            on_end(f"no process could be started to import it: {reason_of(error)}", now_ms)
             return
         self._child, self._began_at_ms = child, now_ms
         self._selector.register(
@@ -51,12 +51,12 @@ class Rehearsal:
         )
 
     def turn(self, now_ms: int) -> None:
-        """An import that never ends is one that fails."""
+        """Kill an import that takes too long."""
         if self._child is not None and now_ms - self._began_at_ms >= self._longest_ms:
             self._child.process.send(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it, if it is under way."""
+        """Kill the process, if one runs."""
         child, self._child = self._child, None
         if child is None:
             return

@@ -1,4 +1,4 @@
-"""Reception: carries out what connections ask for; what is stored goes to the broker."""
+"""Carries out the requests of all connections; what is to be stored goes to the broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from mqworker_services.gateways.skmq import replies
 from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
 from mqworker_services.gateways.skmq.options import SkmqOptions
-from mqworker_services.gateways.skmq.pace import Pace
 from mqworker_services.gateways.skmq.requests import Login, Refused, Register, Request, Send, Verdict
 
 _AROUND_A_CONTENT = 150
 
 
-class Reception:
-    """What all connections share; see `Attendant` in connection.py."""
+class RequestHandler:
+    """Implements `Handler` of connection.py."""
 
     def __init__(
         self,
@@ -38,34 +37,34 @@ class Reception:
         self._deliveries = deliveries
         self._on_use = on_use
         self._loop = asyncio.get_running_loop()
-        self._pace = Pace(options.rate, self._loop.time())
-        self._paces_frames = options.rate_scope == "frame"
+        self._throttle = Throttle(options.rate, self._loop.time())
+        self._throttles_frames = options.rate_scope == "frame"
         self._source = secrets.token_hex(4)
         self._numbers = itertools.count()
 
     # Connections
 
     def joined(self, connection: Connection) -> float | None:
-        """Those that we opened ourselves are always welcome."""
-        if connection.flight is None:
+        """Connections that we opened ourselves are not counted or throttled."""
+        if connection.push is None:
             if len(self.connections) >= self._batches_to.max_connections:
                 self.refused += 1
                 return None
             self.connections.add(connection)
-            return self._pace.take(1, self._loop.time())
+            return self._throttle.take(1, self._loop.time())
         return 0.0
 
     def left(self, connection: Connection) -> None:
-        """Forget it."""
+        """Forget the connection."""
         self.connections.discard(connection)
 
-    def pace(self, frames: int) -> float:
+    def throttle(self, frames: int) -> float:
         """How long to wait before more is read."""
         self.frames += frames
-        return self._pace.take(frames, self._loop.time()) if self._paces_frames else 0.0
+        return self._throttle.take(frames, self._loop.time()) if self._throttles_frames else 0.0
 
     def is_token(self, token: bytes) -> bool:
-        """Whether it may come in."""
+        """Whether this is the token."""
         return self._batches_to.is_token(token)
 
     # Requests
@@ -113,3 +112,27 @@ class Reception:
         self._node.submit_call(
             call, lambda reply: answering(replies.REGISTERED if reply[0] else replies.NOT_REGISTERED), 300
         )
+
+
+class Throttle:
+    """A token bucket as the SKMQ document has it: permits per second, at most one second's worth saved.
+
+    It starts empty, and the first request never waits; taking many at once makes the next request wait.
+    It says how long to wait; the caller waits. Times are seconds of any monotonic clock.
+    """
+
+    def __init__(self, rate: int, now_s: float) -> None:
+        self._rate = rate
+        self._stored = 0.0
+        self._next_free_s = now_s
+
+    def take(self, permits: int, now_s: float) -> float:
+        """Take permits; the seconds to wait before they may be used."""
+        if now_s > self._next_free_s:
+            self._stored = min(self._rate, self._stored + (now_s - self._next_free_s) * self._rate)
+            self._next_free_s = now_s
+        wait_s = self._next_free_s - now_s
+        from_stored = min(permits, self._stored)
+        self._stored -= from_stored
+        self._next_free_s += (permits - from_stored) / self._rate
+        return wait_s

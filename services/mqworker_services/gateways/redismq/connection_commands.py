@@ -1,4 +1,4 @@
-"""Commands that clients of Redis say to one another: greetings, names, tokens. Pure; answered on the spot."""
+"""Commands about the connection itself (HELLO, AUTH, PING, CLIENT, ...). Pure; the broker is not asked."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _COMMANDS: tuple[tuple[str, int, tuple[str, ...], int, int, int], ...] = (
 
 
 @dataclass(slots=True)
-class Acquaintance:
-    """What one connection and we know of each other."""
+class ConnectionState:
+    """What the gateway knows about one connection."""
 
     options: GatewayOptions
     number: int
@@ -55,8 +55,8 @@ class Acquaintance:
         return None if self.is_trusted or word in _FREE else _NO_AUTH
 
 
-def answer(words: Sequence[bytes], known: Acquaintance) -> Value:
-    """Answer a courtesy; raises `Refused` when it is none, or wrong. The first word is in capitals."""
+def answer(words: Sequence[bytes], known: ConnectionState) -> Value:
+    """Answer such a command; raises `Refused` for others. The first word is in capitals."""
     speak = _SPEAKERS.get(words[0])
     if speak is None:
         shown = words[0][:64].decode("utf-8", "replace").lower()
@@ -69,22 +69,22 @@ def is_known(word: bytes) -> bool:
     return any(row[0] == word.lower().decode("latin-1") for row in _COMMANDS)
 
 
-def _ping(words: Sequence[bytes], _known: Acquaintance) -> Value:
+def _ping(words: Sequence[bytes], _known: ConnectionState) -> Value:
     _want(words, 1, 2)
     return words[1] if len(words) > 1 else Simple("PONG")
 
 
-def _echo(words: Sequence[bytes], _known: Acquaintance) -> Value:
+def _echo(words: Sequence[bytes], _known: ConnectionState) -> Value:
     _want(words, 2, 2)
     return words[1]
 
 
-def _auth(words: Sequence[bytes], known: Acquaintance) -> Value:
+def _auth(words: Sequence[bytes], known: ConnectionState) -> Value:
     _want(words, 2, 3)
     return _try_token(words[-1], known) or OK
 
 
-def _try_token(token: bytes, known: Acquaintance) -> Refusal | None:
+def _try_token(token: bytes, known: ConnectionState) -> Refusal | None:
     if known.options.token is None:
         return Refusal("ERR AUTH <password> called without any password configured for the default user.")
     if known.options.is_token(token):
@@ -95,7 +95,7 @@ def _try_token(token: bytes, known: Acquaintance) -> Refusal | None:
     return _WRONG_PASS
 
 
-def _hello(words: Sequence[bytes], known: Acquaintance) -> Value:
+def _hello(words: Sequence[bytes], known: ConnectionState) -> Value:
     version = known.version
     if len(words) > 1:
         if words[1] not in {b"2", b"3"}:
@@ -132,24 +132,24 @@ def _hello(words: Sequence[bytes], known: Acquaintance) -> Value:
     )
 
 
-def _quit(_words: Sequence[bytes], known: Acquaintance) -> Value:
+def _quit(_words: Sequence[bytes], known: ConnectionState) -> Value:
     known.is_leaving = True
     return OK
 
 
-def _reset(_words: Sequence[bytes], known: Acquaintance) -> Value:
+def _reset(_words: Sequence[bytes], known: ConnectionState) -> Value:
     known.version, known.name, known.is_trusted = RESP2, "", known.options.token is None
     return Simple("RESET")
 
 
-def _select(words: Sequence[bytes], _known: Acquaintance) -> Value:
+def _select(words: Sequence[bytes], _known: ConnectionState) -> Value:
     _want(words, 2, 2)
     if words[1] != b"0":
-        raise Refused("ERR DB index is out of range; there is only 0")
+        raise Refused("ERR DB index is out of range; accepted is 0")
     return OK
 
 
-def _client(words: Sequence[bytes], known: Acquaintance) -> Value:
+def _client(words: Sequence[bytes], known: ConnectionState) -> Value:
     _want(words, 2, None)
     match words[1].upper(), words[2:]:
         case b"ID", []:
@@ -165,7 +165,7 @@ def _client(words: Sequence[bytes], known: Acquaintance) -> Value:
             raise Refused("ERR unknown subcommand or wrong number of arguments for 'client'")
 
 
-def _command(words: Sequence[bytes], known: Acquaintance) -> Value:
+def _command(words: Sequence[bytes], known: ConnectionState) -> Value:
     rows: list[Value] = [[name, arity, list(flags), *keys] for name, arity, flags, *keys in _COMMANDS]
     match [word.upper() for word in words[1:]]:
         case []:
@@ -181,7 +181,7 @@ def _command(words: Sequence[bytes], known: Acquaintance) -> Value:
             raise Refused("ERR unknown subcommand or wrong number of arguments for 'command'")
 
 
-_SPEAKERS: Mapping[bytes, Callable[[Sequence[bytes], Acquaintance], Value]] = {
+_SPEAKERS: Mapping[bytes, Callable[[Sequence[bytes], ConnectionState], Value]] = {
     b"PING": _ping,
     b"ECHO": _echo,
     b"AUTH": _auth,

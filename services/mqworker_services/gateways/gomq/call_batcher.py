@@ -1,7 +1,7 @@
-"""Calls held back for a moment while many come, so that they travel to the broker together.
+"""Batches calls: delays them for a moment while many arrive, so that they go to the broker together.
 
-grpcio hands over one call at a time, and the node is quicker than that: without this, each would make its
-round trip alone. Whether it is worth it is tried out now and then: who calls alone is hardly held up.
+grpcio hands over one call at a time and the node answers faster than the next one arrives; without batching,
+each call would make its round trip alone. A lone call is delayed only now and then.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Any
 
 from mqworker.gateway import NodeClient, OnReply, outcome_of
 
-HELD_BACK_S = 0.004
-MOST_HELD_BACK = 200
-AT_ONCE_AFTER_A_VAIN_WAIT = 50
-"""So many calls are not held back after one that nobody joined."""
+BATCH_DELAY_S = 0.004
+LARGEST_BATCH = 200
+UNDELAYED_AFTER_A_LONE_CALL = 50
+"""After a batch of one, this many calls are sent without delay."""
 
 _ENVELOPE_BYTES = 64
 
 
-class Gathering:
-    """One way to the node, for all calls of a gateway."""
+class CallBatcher:
+    """Sends all calls of a gateway to the node."""
 
     def __init__(self, node: NodeClient) -> None:
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._held_back: list[tuple[list[Any], OnReply, int]] = []
+        self._batch: list[tuple[list[Any], OnReply, int]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._at_once = 0
+        self._undelayed = 0
 
     async def call(self, *call: Any) -> Any:  # noqa: ANN401 - plain values, as the verb says
         """Have the broker carry out a verb; raises one of the MqworkerError family."""
@@ -38,24 +38,24 @@ class Gathering:
         return outcome_of(await future)
 
     def _submit(self, call: list[Any], on_reply: OnReply, size: int) -> None:
-        if self._at_once > 0:
-            self._at_once -= 1
+        if self._undelayed > 0:
+            self._undelayed -= 1
             self._node.submit_call(call, on_reply, size)
             return
-        self._held_back.append((call, on_reply, size))
-        if len(self._held_back) >= MOST_HELD_BACK:
+        self._batch.append((call, on_reply, size))
+        if len(self._batch) >= LARGEST_BATCH:
             self._release()
         elif self._timer is None:
-            self._timer = self._loop.call_later(HELD_BACK_S, self._release)
+            self._timer = self._loop.call_later(BATCH_DELAY_S, self._release)
 
     def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        held_back, self._held_back = self._held_back, []
-        if len(held_back) == 1:
-            self._at_once = AT_ONCE_AFTER_A_VAIN_WAIT
-        for call, on_reply, size in held_back:
+        batch, self._batch = self._batch, []
+        if len(batch) == 1:
+            self._undelayed = UNDELAYED_AFTER_A_LONE_CALL
+        for call, on_reply, size in batch:
             self._node.submit_call(call, on_reply, size)
 
 

@@ -1,4 +1,4 @@
-"""The family: what the supervisor knows of each child, over all its generations. Touches no process."""
+"""Children: what the supervisor knows about each child, across its restarts. Touches no process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ChildRecord:
         return max(0, self.generation - 1)
 
 
-class Family:
+class Children:
     """All children, in start order."""
 
     def __init__(self, topology: Topology) -> None:
@@ -76,7 +76,7 @@ class Family:
         return iter(self._records)
 
     def get(self, name: str) -> ChildRecord | None:
-        """A child by its name, None when there is none such."""
+        """A child by its name; None when it is unknown."""
         return self._record_by_name.get(name)
 
     def of_role(self, role: Role) -> list[ChildRecord]:

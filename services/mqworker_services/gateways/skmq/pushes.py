@@ -1,4 +1,4 @@
-"""Flights: messages that were pushed and not acknowledged, and whom a consumer's word is about. Pure."""
+"""Pushes that are not acknowledged yet, and which of them a consumer's reply is about. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class Push:
     """One delivery on its way to a recipient, from the assignment to the settlement."""
 
     queue: str
@@ -29,11 +29,11 @@ class Flight:
     timer: asyncio.TimerHandle | None = None
     is_settling: bool = False
     waiting: list[Answering] = field(default_factory=list)
-    """Who is to be told once the settlement is stored."""
+    """Called once the settlement is stored."""
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is one of a topic's."""
+        """Whether it is a copy of a topic's message."""
         return self.delivery.task == COPY
 
     @property
@@ -47,61 +47,61 @@ class Flight:
         return f"{self.host} {self.port}"
 
     def stop_timer(self) -> None:
-        """Nothing more is due."""
+        """Cancel the timer, if one runs."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
 
-def flight_of(queue: str, delivery: Delivery) -> Flight:
+def push_of(queue: str, delivery: Delivery) -> Push:
     """A delivery that was just taken."""
     key = recipient_key_in(delivery.id) if delivery.task == COPY else ""
-    return Flight(queue, delivery, msgid_of(delivery.id, delivery.task), key)
+    return Push(queue, delivery, msgid_of(delivery.id, delivery.task), key)
 
 
-class Flights:
-    """All flights of this gateway, in the order in which they began."""
+class Pushes:
+    """All pushes of this gateway, oldest first."""
 
     def __init__(self) -> None:
-        self._by_msgid: dict[str, list[Flight]] = {}
+        self._by_msgid: dict[str, list[Push]] = {}
         self.count = 0
 
-    def __iter__(self) -> Iterator[Flight]:
-        return (flight for flights in list(self._by_msgid.values()) for flight in list(flights))
+    def __iter__(self) -> Iterator[Push]:
+        return (push for pushes in list(self._by_msgid.values()) for push in list(pushes))
 
-    def add(self, flight: Flight) -> None:
-        """A flight begins."""
-        self._by_msgid.setdefault(flight.msgid, []).append(flight)
+    def add(self, push: Push) -> None:
+        """Add a push that begins."""
+        self._by_msgid.setdefault(push.msgid, []).append(push)
         self.count += 1
 
-    def remove(self, flight: Flight) -> None:
-        """It is settled."""
-        flights = self._by_msgid.get(flight.msgid, [])
-        if flight in flights:
-            flights.remove(flight)
+    def remove(self, push: Push) -> None:
+        """Remove a push that is settled."""
+        pushes = self._by_msgid.get(push.msgid, [])
+        if push in pushes:
+            pushes.remove(push)
             self.count -= 1
-        if not flights:
-            self._by_msgid.pop(flight.msgid, None)
+        if not pushes:
+            self._by_msgid.pop(push.msgid, None)
 
-    def meant(self, msgid: str, key: str, connection: Connection) -> Flight | None:
-        """The flight that a word is about: that of the connection itself, else the one attributed to it."""
-        own = connection.flight
+    def meant(self, msgid: str, key: str, connection: Connection) -> Push | None:
+        """The push that a reply is about: the connection's own, else the one attributed to it."""
+        own = connection.push
         if own is not None and msgid in {"", own.msgid} and not key:
             return own
         return self.attributed(msgid, key, connection.host)
 
-    def attributed(self, msgid: str, key: str, host: str) -> Flight | None:
-        """The flight that a word from that host is about, by which connection it may come."""
+    def attributed(self, msgid: str, key: str, host: str) -> Push | None:
+        """The push that a reply from that host is about, whichever connection it came on."""
         return attributed(self._by_msgid.get(msgid, ()), key, host)
 
 
-def attributed(flights: Sequence[Flight], key: str, host: str) -> Flight | None:
+def attributed(pushes: Sequence[Push], key: str, host: str) -> Push | None:
     """Of a topic's copies the one of that recipient, else the oldest of one at that host; else the only one.
 
-    The protocol names the message alone, so of several recipients at one host nobody can tell who speaks.
+    The protocol names the message alone, so several recipients at one host cannot be told apart.
     """
-    copies = [flight for flight in flights if flight.is_copy]
-    if len(copies) < len(flights):
-        return next(flight for flight in flights if not flight.is_copy)
-    meant = [flight for flight in copies if (flight.key == key if key else flight.host == host)]
-    return next(iter(sorted(meant, key=lambda flight: flight.is_settling)), None)
+    copies = [push for push in pushes if push.is_copy]
+    if len(copies) < len(pushes):
+        return next(push for push in pushes if not push.is_copy)
+    meant = [push for push in copies if (push.key == key if key else push.host == host)]
+    return next(iter(sorted(meant, key=lambda push: push.is_settling)), None)

@@ -1,7 +1,7 @@
-"""The seat of an app on a bench: its connections lead to a server in memory, until it gets up again.
+"""Connects an app to a server in memory while it is on a bench.
 
-Tasks hold on to the connections of their app, so these stay the same object; what they open is replaced, and
-put back at the end. Nothing of it reaches a real server, not even after `app.close()`.
+Tasks keep a reference to the connections of their app, so that object stays; what it opens is replaced, and
+restored at the end. Nothing reaches a real server, not even after `app.close()`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from mqworker.tasks.app import App
 from mqworker.tasks.connections import Sender
 from mqworker.tasks.outcome import NotKept, Outcome, decode_outcome
 from mqworker.tasks.result_watch import ResultWatch
+from mqworker.testing.enqueued_calls import AsyncRecordedQueue, EnqueuedCalls, RecordedQueue
 from mqworker.testing.memory_connection import AsyncMemoryConnection, MemoryConnection
-from mqworker.testing.notebook import AsyncNotedQueue, Notebook, NotedQueue
 
 
 class JobNotEnded(MqworkerError):
-    """Run the bench first: somebody waits for a job, and nothing runs while he waits."""
+    """Run the bench first: on a bench no job runs while the test waits for it."""
 
 
-class Seat:
-    """Takes an app in when made; `leave` gives it its own connections back."""
+class MemoryApp:
+    """Replaces the connections of an app when made; `leave` restores them."""
 
-    def __init__(self, app: App, clock: Clock, notebook: Notebook) -> None:
+    def __init__(self, app: App, clock: Clock, enqueued_calls: EnqueuedCalls) -> None:
         self._app = app
         self._clock = clock
-        self._notebook = notebook
+        self._enqueued = enqueued_calls
         self._connection = MemoryConnection(clock)
         settings = app.settings
         self._options = WorkQueueOptions(
@@ -66,7 +66,7 @@ class Seat:
 
     def _open_sender(self, queue: QueueName) -> Sender:
         if queue not in self._senders:
-            work = NotedQueue(queue, self.store, self._options, self._notebook)
+            work = RecordedQueue(queue, self.store, self._options, self._enqueued)
             limit = self._app.connections.limit_by_queue.get(queue)
             if limit is not None:
                 work.limit(limit)
@@ -74,15 +74,15 @@ class Seat:
             self._senders[queue] = Sender(work, watch, self._app.settings, lambda: self._async_queue(queue))
         return self._senders[queue]
 
-    def _async_queue(self, queue: QueueName) -> AsyncNotedQueue:
+    def _async_queue(self, queue: QueueName) -> AsyncRecordedQueue:
         store = AsyncStore(AsyncMemoryConnection(self._connection), clock=self._clock)
-        return AsyncNotedQueue(queue, store, self._options, self._notebook)
+        return AsyncRecordedQueue(queue, store, self._options, self._enqueued)
 
 
 def _refuse_to_wait(channel: str) -> None:
     raise JobNotEnded(
-        f"{channel} has not ended; on a bench nothing runs by itself: call bench.run_all(), after "
-        "bench.advance(...) if something in it is to become due"
+        f"{channel} has not ended; a bench runs jobs only when told: call bench.run_all(), after "
+        "bench.advance(...) if it is delayed"
     )
 
 
@@ -106,15 +106,15 @@ class _ImmediateWatch(ResultWatch):
         else:
             future.set_exception(
                 JobNotEnded(
-                    f"job {message} in {self._work.name} has not ended, it is {state}; on a bench nothing "
-                    "runs by itself: call bench.run_all(), after bench.advance(...) if it is to become due"
+                    f"job {message} in {self._work.name} has not ended, it is {state}; a bench runs jobs "
+                    "only when told: call bench.run_all(), after bench.advance(...) if it is delayed"
                 )
             )
         return future
 
 
 class _Unended(Future[Outcome]):
-    """To a caller who set himself a time it is as if the time had passed."""
+    """With a timeout, the caller gets TimeoutError, as if the time had passed."""
 
     def result(self, timeout: float | None = None) -> Outcome:
         error = self.exception(timeout)

@@ -1,8 +1,8 @@
-"""The waiting room: clients that pop with BLOCK, in the order in which they came.
+"""Blocked pops: clients that pop with BLOCK, in the order in which they came.
 
-Nobody who waits holds a connection to Redis, or anything else: when something is pushed, in whatever
-way, the room is woken and pops for those who wait, the longest waiting first. What was popped for a client
-that is gone by then is put back.
+A blocked client holds no connection to Redis. When something is pushed, by whatever route, the gateway is
+woken and pops for its blocked clients, the longest waiting first. If the client is gone when the reply
+comes, the element is put back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OnPopped = Callable[[list[Any]], None]
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class BlockedPop:
     """One pop, from the first try to its reply."""
 
     order: Pop
@@ -40,11 +40,11 @@ class Waiter:
 
 @dataclass(slots=True)
 class _Line:
-    waiters: list[Waiter] = field(default_factory=list)
+    waiters: list[BlockedPop] = field(default_factory=list)
     waker: Callable[[], None] = lambda: None
 
 
-class WaitingRoom:
+class BlockedPops:
     """Carries out pops, waiting ones and others."""
 
     def __init__(self, node: NodeClient) -> None:
@@ -55,9 +55,9 @@ class WaitingRoom:
     def __len__(self) -> int:
         return len({waiter for line in self._line_by_key.values() for waiter in line.waiters})
 
-    def pop(self, order: Pop, on_popped: OnPopped) -> Waiter:
+    def pop(self, order: Pop, on_popped: OnPopped) -> BlockedPop:
         """Carry out a pop; `on_popped` is called once, unless the client leaves first."""
-        waiter = Waiter(order, on_popped)
+        waiter = BlockedPop(order, on_popped)
         if order.block_ms is None:
             self._try(waiter)
             return waiter
@@ -69,20 +69,20 @@ class WaitingRoom:
             self._try(waiter)
         return waiter
 
-    def leave(self, waiter: Waiter) -> None:
+    def leave(self, waiter: BlockedPop) -> None:
         """The client is gone; it takes nothing."""
         waiter.is_gone = True
         self._exit(waiter)
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """End all blocked pops."""
         for waiter in {each for line in self._line_by_key.values() for each in line.waiters}:
             self._expire(waiter)
         if self._poll is not None:
             self._poll.cancel()
             self._poll = None
 
-    def _enter(self, waiter: Waiter) -> None:
+    def _enter(self, waiter: BlockedPop) -> None:
         for key in dict.fromkeys(waiter.order.keys):
             line = self._line_by_key.get(key)
             if line is None:
@@ -92,7 +92,7 @@ class WaitingRoom:
         if self._poll is None:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._poll_lines)
 
-    def _exit(self, waiter: Waiter) -> None:
+    def _exit(self, waiter: BlockedPop) -> None:
         if waiter.timer is not None:
             waiter.timer.cancel()
         for key in waiter.order.keys:
@@ -117,7 +117,7 @@ class WaitingRoom:
         if self._line_by_key:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._poll_lines)
 
-    def _try(self, waiter: Waiter) -> None:
+    def _try(self, waiter: BlockedPop) -> None:
         if waiter.is_trying:
             waiter.is_woken = True
             return
@@ -126,7 +126,7 @@ class WaitingRoom:
         call: list[Any] = ["pop", keys[0], count] if len(keys) == 1 else ["pop_any", count, keys]
         self._node.submit_pop(call, partial(self._on_reply, waiter))
 
-    def _on_reply(self, waiter: Waiter, reply: list[Any]) -> None:
+    def _on_reply(self, waiter: BlockedPop, reply: list[Any]) -> None:
         waiter.is_trying = False
         keys = waiter.order.keys
         if waiter.is_gone:
@@ -146,14 +146,14 @@ class WaitingRoom:
         for key in keys:
             self._wake(key)  # there may be more than it took
 
-    def _wait_on(self, waiter: Waiter) -> None:
+    def _wait_on(self, waiter: BlockedPop) -> None:
         if waiter.is_late:
             self._exit(waiter)
             waiter.on_popped([True, None])
         elif waiter.is_woken:
             self._try(waiter)
 
-    def _expire(self, waiter: Waiter) -> None:
+    def _expire(self, waiter: BlockedPop) -> None:
         waiter.is_late = True
         if not waiter.is_trying:
             self._wait_on(waiter)

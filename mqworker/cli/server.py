@@ -1,4 +1,4 @@
-"""What the commands about queues and messages share: the store, queues by name, the search for a message."""
+"""The server of a command about queues or messages: its store, queues by name, the search for a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from mqworker.cli.connect import connect
 from mqworker.cli.status.model_lines import ModelQueue, model_queues
-from mqworker.cli.wording import duration
+from mqworker.cli.text import duration
 from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.model.names import MessageId, message_id, queue_name
 from mqworker.queues.work.calls import WorkQueueOptions
@@ -29,14 +29,14 @@ QUEUE = click.option("-q", "--queue", "queue", help="Queue to look in.  [default
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """An open store with its queues."""
+class Server:
+    """An open store with its settings."""
 
     settings: Settings
     store: Store
 
     def queue_names(self) -> list[str]:
-        """All queues that were ever used, in order; what a foreign hand wrote among them is passed over."""
+        """All queues that were ever used, in order; names that are not valid are skipped."""
         names = read_queue_names(self.store, self.settings.namespace)
         return [name for name in names if _is_queue_name(name)]
 
@@ -52,7 +52,7 @@ class Site:
         raise UnknownQueue(f"there is no queue {name!r}; {_hint(name, [*known, *others])}")
 
     def model_queues(self) -> dict[str, ModelQueue]:
-        """Queues of other models, by name, that a node consumes: nobody else tells of them."""
+        """Queues of other models, by name, that a node consumes: only nodes report them."""
         return model_queues(read_nodes(self.store, self.settings.namespace))
 
     def queues(self, name: str | None) -> list[WorkQueue]:
@@ -62,7 +62,7 @@ class Site:
         return [self._open(each) for each in self.queue_names()]
 
     def find(self, message: str, queue: str | None) -> tuple[WorkQueue, Trace]:
-        """The message and its queue; an error that says what may have become of it."""
+        """The message and its queue; raises MqworkerError that says where it may be."""
         wanted = message_id(message)
         best: tuple[WorkQueue, Trace] | None = None
         for each in self.queues(queue):
@@ -102,17 +102,17 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which server is meant: opened once the command is known to be right."""
+    """Which server to use; opened once the arguments of the command are checked."""
 
     redis_url: str | None
 
     @contextmanager
-    def open(self) -> Iterator[Site]:
-        """The site, for as long as the command takes."""
+    def open(self) -> Iterator[Server]:
+        """Connect for the duration of the command."""
         settings = load_settings(flags={"redis_url": self.redis_url})
         store = connect(settings)
         try:
-            yield Site(settings, store)
+            yield Server(settings, store)
         finally:
             store.close()
 
