@@ -327,7 +327,7 @@ def encode_mail(mail: Mail) -> bytes:
 
 
 def decode_mail(payload: bytes) -> Mail:
-    """The mail of a frame; raises `BrokenFrame` when it is none."""
+    """The mail of a frame; raises `BrokenFrame` when it cannot be read."""
     try:
         code, *values = msgpack.unpackb(payload, raw=False, strict_map_key=False)
         mail: Mail = _KINDS[code](*values)

@@ -57,7 +57,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a worker has begun so far, each as the mark of a queue and a fence; much of it is reported."""
+    """What a worker has begun so far, each as the mark of a queue and a fence; most were reported since."""
 
     running: frozenset[tuple[int, int]] = frozenset()
     ended: frozenset[tuple[int, int]] = frozenset()

@@ -91,7 +91,7 @@ def _wait_until_more_begin(node: DrillNode, publishing: threading.Thread) -> int
 
 
 def _begun_by_themselves(node: DrillNode) -> int:
-    return sum(node.child(f"worker:{number}").get("facts", {}).get("begun_by_itself", 0) for number in (0, 1))
+    return sum(node.child(f"worker:{number}").get("facts", {}).get("early_starts", 0) for number in (0, 1))
 
 
 def _kill(scene: Scene, name: str) -> None:

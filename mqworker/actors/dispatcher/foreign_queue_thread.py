@@ -179,7 +179,7 @@ class ForeignQueueThread:
                 self._news.wait(self._pause_ms() / 1000)
                 self._news.clear()
             self._finish()
-        except BaseException as error:  # noqa: BLE001 - raised again in the main thread, where somebody sees it
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread, which reports it
             self._crash = error
             self._wake_dispatcher()
 
@@ -259,7 +259,7 @@ class ForeignQueueThread:
             return
         lost = {each.fence for each in queue.extend(*self._held.values(), lease_ms=self._model.lease_ms)}
         for fence in [fence for fence, delivery in self._held.items() if delivery.fence in lost]:
-            # It runs on, and somebody else may run it too: what becomes of it here is no longer asked for.
+            # It runs on, and somebody else may run it too: its outcome here will be refused.
             self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
             self._unsettled.pop(fence, None)
             self._lost.append(fence)

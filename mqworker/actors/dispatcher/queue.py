@@ -36,7 +36,7 @@ LONGEST_CAUTION_MS = 8_000
 """So long after something was given back, event loops are not counted as room for its queue; longer each time
 in a row, for what stands at the front is then claimed and given back again and again."""
 MANY_BYTES = 4 * 1024 * 1024
-"""A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the line."""
+"""A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the queue."""
 
 
 DELIVERIES, NEVER_DELIVERED = slice(17, 20), b"000"
@@ -197,17 +197,17 @@ class DispatchedQueue:
         return bool(self._settlements) or self._exchange is not None
 
     def wants(self, room: int, room_in_order: int, now_ms: int) -> int:
-        """How many of it there is room for; nothing while some of it still wait for a worker here.
+        """How many messages to claim; none while some of this queue still wait for a worker here.
 
         `room_in_order` leaves event loops out: after something had to be given back, it is assumed for a
-        while that what comes next in the line is not for them either.
+        while that the next messages are not for them either.
         """
         if not self.may_have_messages or self._left_over or self.resume_at_ms > now_ms:
             return 0
         return room if now_ms >= self._cautious_until_ms else min(room, room_in_order)
 
     def be_cautious(self, now_ms: int) -> None:
-        """Some of it were given back."""
+        """Some of its deliveries were given back."""
         self._cautious_until_ms = now_ms + self._caution_ms
         self._caution_ms = min(2 * self._caution_ms, LONGEST_CAUTION_MS)
 
@@ -238,7 +238,7 @@ class DispatchedQueue:
                 # Settle before claiming: a crash in between leaves a worker idle for a moment; the other
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
-                # While a long line is worked off, an offer is hardly ever taken up: no ticket is wasted.
+                # While many messages wait, an offer is hardly ever taken up: no ticket is wasted.
                 offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
                 known = self._known if self._looks_for_parked else ()
                 calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer, known)]
@@ -329,7 +329,7 @@ class DispatchedQueue:
             self.settle([Release(decode_record(each.record, each.fence)) for each in stale])
 
     def has_ackable(self, idle: Idle) -> bool:
-        """Whether one could be acknowledged now, because somebody is free to run it."""
+        """Whether one could be acknowledged now, because a worker is free to run it."""
         return any(
             idle.asynchronous > 0 if self.is_async(task_of(each.record)) else idle.sequential > 0
             for each in self.unacked

@@ -363,9 +363,8 @@ class Workers:
 
     def choose(self, expected_ms: float | None, *, is_async: bool, task: bytes = b"") -> WorkerState | None:
         """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
-        told = [
-            worker for worker in self if not worker.ticket
-        ]  # what the others do this moment, nobody knows
+        # Whoever has a ticket may make an early start this moment.
+        told = [worker for worker in self if not worker.ticket]
         if self.is_mixed:
             told = [worker for worker in told if worker.knows(task.decode(errors="replace"))]
         if is_async:

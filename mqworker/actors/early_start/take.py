@@ -31,7 +31,7 @@ class EarlyStart:
         self._tickets = tickets
         self._open_store = open_store
         self._queue_by_channel: Mapping[str, str] = {}
-        self._dialling: _Dialling | None = None
+        self._connecting: _Connecting | None = None
         self._subscription: Subscription | None = None
         self._listen_at_ms = 0
         self.count = 0
@@ -51,7 +51,7 @@ class EarlyStart:
         """When to look for more than what is watched."""
         if self._subscription is not None or not self._queue_by_channel:
             return None
-        return _LOOK_MS if self._dialling is not None else max(0, self._listen_at_ms - now_ms)
+        return _LOOK_MS if self._connecting is not None else max(0, self._listen_at_ms - now_ms)
 
     def take(self, is_wanted: Callable[[bytes], bool], now_ms: int) -> tuple[str, HandedOver] | None:
         """Hear all that came; one of them at the most, with its queue, is for us to begin."""
@@ -70,10 +70,10 @@ class EarlyStart:
         return redeemed
 
     def close(self) -> None:
-        """Hang up."""
-        if self._dialling is not None:
-            self._dialling.give_up()
-            self._dialling = None
+        """Stop listening."""
+        if self._connecting is not None:
+            self._connecting.give_up()
+            self._connecting = None
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -84,27 +84,27 @@ class EarlyStart:
         return is_ours
 
     def _listen(self, now_ms: int) -> None:
-        if self._dialling is not None:
-            if self._dialling.is_over:
-                self._subscription, self._dialling = self._dialling.subscription, None
+        if self._connecting is not None:
+            if self._connecting.is_over:
+                self._subscription, self._connecting = self._connecting.subscription, None
                 self._listen_at_ms = now_ms + TRY_AGAIN_MS
         elif self._queue_by_channel and now_ms >= self._listen_at_ms:
-            self._dialling = _Dialling(self._open_store, sorted(self._queue_by_channel), self._log)
+            self._connecting = _Connecting(self._open_store, sorted(self._queue_by_channel), self._log)
 
 
-class _Dialling:
+class _Connecting:
     """Subscribes in a thread: a server that hangs must not keep the worker from its work."""
 
     def __init__(self, open_store: Callable[[], Store], channels: list[str], log: Logger) -> None:
         self._log = log
         self.subscription: Subscription | None = None
         self.is_over = False
-        """Whether it is known what came of it; the thread may live a moment longer."""
+        """Whether the attempt has ended; the thread may live a moment longer."""
         self._open_store = open_store
         self._channels = channels
         self._is_wanted = True
         self._lock = threading.Lock()
-        threading.Thread(target=self._dial, name="early-start", daemon=True).start()
+        threading.Thread(target=self._connect, name="early-start", daemon=True).start()
 
     def give_up(self) -> None:
         """Nobody waits for it any more."""
@@ -113,7 +113,7 @@ class _Dialling:
             if self.subscription is not None:
                 self.subscription.close()
 
-    def _dial(self) -> None:
+    def _connect(self) -> None:
         try:
             self._subscribe()
         finally:
@@ -123,7 +123,7 @@ class _Dialling:
         try:
             subscription = self._open_store().connection.subscribe(self._channels)
         except MqworkerError as error:  # whoever waits for it tries again, later
-            self._log.debug("short_way_unavailable", reason=str(error))
+            self._log.debug("early_start_unavailable", reason=str(error))
             return
         with self._lock:
             if self._is_wanted:

@@ -75,7 +75,7 @@ class Tickets:
     def redeem(self, worker: int, number: int, queue: str, fence: int) -> bool:
         """By the worker: whether this delivery is its own now."""
         if not self._lock(worker):
-            return False  # the dispatcher is about to decide, and will send it to somebody
+            return False  # the dispatcher is about to decide, and will hand it out
         try:
             issued, _, _ = _TICKET.unpack_from(self._memory, _at(worker))
             if issued != number:

@@ -81,7 +81,7 @@ class Worker:
         log: Logger,
         other_models: Collection[str] = (),
     ) -> None:
-        """`other_models` are queues that are no work queues: of these nobody else has the records."""
+        """`other_models` are queues other than work queues: only this worker has the records of those."""
         self.name = name
         self.is_done = False
         self._index = index
@@ -156,8 +156,8 @@ class Worker:
                 self._abandon(queue, fence)
             case PeerLost(peer) if peer == DISPATCHER:
                 self._has_dispatcher = False
-                # What is pending may be begun: nobody gives it to somebody else before a new dispatcher has
-                # heard from us, or has waited so long that we will have read of it before the next begin.
+                # Pending deliveries may begin: they are given to no other worker before a new dispatcher has
+                # heard from us, or has waited so long that we read of it before we begin the next one.
                 self._early_start.stand_ready({}, now_ms)
             case Drain():
                 self._is_draining = True
@@ -217,7 +217,7 @@ class Worker:
         """For the status screen."""
         return {
             "ran": self._report.count,
-            "begun_by_itself": self._early_start.count,
+            "early_starts": self._early_start.count,
             "unpermitted": self._runner.unpermitted,
             "pending": len(self._pending),
             "beside": len(self._pool.running),

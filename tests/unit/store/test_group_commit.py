@@ -6,8 +6,8 @@ from typing import Any
 
 from mqworker.errors import InvalidMessage, StoreUnavailable
 from mqworker.store.command import NO_SCRIPT, ReplyError
-from mqworker.store.group_commit import Entry, GroupCommit
-from mqworker.store.procedure import Read
+from mqworker.store.exchange import Entry, GroupCommit
+from mqworker.store.procedure import Commands
 from mqworker.store.script import Call, Script
 
 SCRIPT = Script("settle", "return 1", "sha-of-it")
@@ -18,12 +18,12 @@ def a_call(key: str = "k", *, is_numbered: bool = False) -> Call[Any]:
     return Call(SCRIPT, (key,), ("argument",), lambda reply: ["decoded", reply], is_numbered)
 
 
-def an_entry(step: Call[Any] | Read | None = None, number: int = 1) -> Entry:
+def an_entry(step: Call[Any] | Commands | None = None, number: int = 1) -> Entry:
     return Entry(step or a_call(), "lane", number)
 
 
 def test_the_steps_of_all_callers_are_sent_together_each_with_its_key() -> None:
-    read = Read((("GET", "a"), ("GET", "b")), "a")
+    read = Commands((("GET", "a"), ("GET", "b")), "a")
     group = GroupCommit([an_entry(a_call("k")), an_entry(read)])
 
     commands, keys = group.commands()
@@ -33,7 +33,7 @@ def test_the_steps_of_all_callers_are_sent_together_each_with_its_key() -> None:
 
 
 def test_each_caller_gets_its_own_answer() -> None:
-    read, call = an_entry(Read((("GET", "a"), ("GET", "b")), "a")), an_entry()
+    read, call = an_entry(Commands((("GET", "a"), ("GET", "b")), "a")), an_entry()
     group = GroupCommit([read, call])
 
     group.take_replies([b"1", b"2", 3])

@@ -78,7 +78,7 @@ def play(scene: Scene) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "_PAUSE_S", 0)
+    monkeypatch.setattr(deliveries, "OUTAGE_PAUSE_MS", 0)
 
 
 def test_it_claims_as_much_as_there_is_room_for() -> None:
