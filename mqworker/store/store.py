@@ -38,7 +38,7 @@ class Store:
     ) -> None:
         """`bring_up` is called before the first retry of a call: it may start a server that was stopped."""
         self.quarantine = quarantine or Quarantine()
-        """Whoever reads through this store notes here what he had to skip."""
+        """Readers note here the entries that they had to skip."""
         self._connection = connection
         self._retry_for_ms = retry_for_ms
         self._clock = clock or SystemClock()

@@ -123,7 +123,7 @@ class RsmqQueue:
         return self.store.follow(self._steps.counts())
 
     def burial(self, message: str) -> RsmqBurial | None:
-        """One of those that were given up; None when it is none."""
+        """One dead letter by its id; None when it is not dead."""
         return self.store.follow(self._steps.burial(message))
 
     def burials(self, start: int = 0, count: int = 100) -> list[RsmqBurial]:

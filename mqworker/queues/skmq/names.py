@@ -139,7 +139,7 @@ _HIGHEST_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Somebody who listens on a port of his own; a greater weight gets more messages."""
+    """A program that listens on a port; a greater weight gets more messages."""
 
     id: str
     app_id: str

@@ -278,7 +278,7 @@ class WorkQueueCalls:
         )
 
     def put_back(self, messages: Sequence[str]) -> Call[int]:
-        """Undo a pop whose caller is gone; how many were still his."""
+        """Undo a pop whose caller is gone; how many that caller still held."""
         return Call(script("put_back"), self.keys.rqueue, (self._kept, *messages), int, is_numbered=True)
 
     def ack(self, messages: Sequence[str]) -> Call[list[MessageId] | None]:

@@ -1,7 +1,7 @@
 """The RedisMQ verbs as a library of server functions, put together from the scripts that mqworker sends.
 
-So that a client which can only FCALL shares one state with every other door. The library is loaded into the
-server and stays there until it is removed.
+A client that can only FCALL works on the same queues as all others. The library is loaded into the server and
+stays there until it is removed.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class WorkQueueKeys:
         return f"{self.prefix}held:{consumer or ''}"
 
     def begin(self, consumer: ConsumerName, worker: int) -> str:
-        """Channel: what one of a consumer's workers may begin by itself."""
+        """Channel: what one of a consumer's workers may start early."""
         return f"{self.prefix}begin:{consumer}:{worker}"
 
     def bulk(self, run: str) -> str:
@@ -192,5 +192,5 @@ def readable_fences(key: str, fields: Iterable[bytes], quarantine: Quarantine) -
 
 
 def counter(text: str) -> int:
-    """A counter of a queue; 0 for what is none."""
+    """A counter of a queue; 0 for anything that is not a number."""
     return parse_whole(text.encode()) or 0

@@ -261,7 +261,7 @@ def _is_cluster(store: Reader) -> TypeGuard[Store]:
 
 
 def _or_nothing(store: Reader, registry: str) -> Reply:
-    """A registry that holds something foreign names nobody; `mqworker doctor` tells of it."""
+    """A registry of another type names nobody; `mqworker doctor` reports it."""
     with suppress(StoreRefused):
         return store.read([("SMEMBERS", registry)], registry)[0]
     return []

@@ -79,4 +79,4 @@ def test_the_files_belong_to_skmq_alone(tmp_path: Path) -> None:
     result = CliRunner().invoke(mqworker, ["serve", "redismq", "--conf", str(tmp_path / "conf.json")])
 
     assert result.exit_code == 78
-    assert "for skmq only" in str(result.exception) + result.output
+    assert "accepted is skmq" in str(result.exception) + result.output
