@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
+.PHONY: help setup docs demo test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -94,6 +94,10 @@ bench-peers: $(STAMP) ## measure it beside Celery and eight others; 25 minutes, 
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks --peer all --json docs/benchmarks/results.json --pages docs/benchmarks $(BENCH)
 
+docs: $(STAMP) ## build the documentation site into site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
 run: $(STAMP) ## start the Procfile with Honcho: the embedded server, a node with the demo's tasks, gateways, archiver
 	cd examples && PATH="$(abspath $(BIN)):$$PATH" honcho --procfile ../Procfile --app-root . start
 
@@ -103,4 +107,4 @@ protocols: $(STAMP) ## make services/mqworker_services/gateways/gomq/generated a
 
 clean: ## stop the embedded server; remove its data, the virtualenv and the caches
 	@test ! -x $(BIN)/mqworker || $(BIN)/mqworker redis --stop
-	rm -rf $(VENV) .mqworker .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mqworker .mypy_cache .ruff_cache .pytest_cache .hypothesis

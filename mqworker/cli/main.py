@@ -128,6 +128,18 @@ def _load_pipeline() -> click.Command:
     return pipeline_command
 
 
+def _load_new() -> click.Command:
+    from mqworker.cli.new import new_command  # noqa: PLC0415 - imported when called
+
+    return new_command
+
+
+def _load_completion() -> click.Command:
+    from mqworker.cli.completion import completion_command  # noqa: PLC0415 - imported when called
+
+    return completion_command
+
+
 COMMANDS = {
     "run": LazyCommand("Run tasks: the supervisor, its actors and workers, until TERM or Ctrl-C.", _load_run),
     "serve": LazyCommand("Let foreign programs in: a gateway without task workers.", _load_serve),
@@ -143,6 +155,8 @@ COMMANDS = {
     "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
     "functions": LazyCommand("Put the RedisMQ verbs into the server, as functions.", _load_functions),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
+    "new": LazyCommand("Make a small project to begin with: an app, its test, a Procfile.", _load_new),
+    "completion": LazyCommand("Let your shell complete commands and options.", _load_completion),
 }
 
 

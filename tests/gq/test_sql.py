@@ -48,6 +48,20 @@ def test_a_push_in_a_transaction_that_rolls_back_never_was(
     assert client.consumer().pop() == []
 
 
+def test_a_queue_is_opened_while_a_transaction_of_the_caller_writes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    GqClient.on_sql("orders", url).close()  # some node made the tables
+
+    with create_engine(url).begin() as connection:
+        connection.execute(text("CREATE TABLE sales (number INTEGER)"))
+        connection.execute(text("INSERT INTO sales VALUES (7)"))
+        with GqClient.on_sql("orders", url) as client:  # waited for the caller's own transaction before
+            client.producer().push(b"order 7", connection=connection)
+
+    with GqClient.on_sql("orders", url) as client:
+        assert stored(client) == 1
+
+
 def test_a_connection_must_be_one(client: GqClient) -> None:
     with pytest.raises(InvalidArgument, match="connection"):
         client.producer().push(b"x", connection="sqlite://")

@@ -57,7 +57,7 @@ class GqSql:
         try:
             check_server(self._engine)
             with failures_as_ours():
-                self._tables.ensure(self._engine)
+                self._tables.ensure(self._engine, self._reader)
         except BaseException:
             self.close()
             raise

@@ -54,12 +54,16 @@ class GqTables:
         metadata = MetaData()
         return cls(queue, _messages(queue, metadata), _consumers(queue, metadata), _versions(metadata))
 
-    def ensure(self, engine: Engine) -> None:
-        """Make what is missing; refuse a layout of another version."""
-        version = self._version(engine)
+    def ensure(self, engine: Engine, reader: Engine) -> None:
+        """Make what is missing; refuse a layout of another version.
+
+        Where all is there `reader` alone is used: the caller may be in a transaction of his own, which on
+        SQLite holds the right to write.
+        """
+        version = self._version(reader)
         if version is None:
             self._make(engine)
-            version = self._version(engine)
+            version = self._version(reader)
         if version != SCHEMA_VERSION:
             raise ConfigurationError(
                 f"the tables of gq queue {self.queue!r} have version {version}; accepted is {SCHEMA_VERSION}"
