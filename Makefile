@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs demo test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
+.PHONY: help setup docs demo demo-web test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -28,6 +28,9 @@ setup: $(STAMP) ## build the virtualenv with everything for development
 
 demo: $(CORE) ## see it work: thousands of tasks of every kind, with kill -9 in the middle, and the status screen
 	@$(BIN)/python examples/demo.py
+
+demo-web: $(STAMP) ## the same, and then the console on http://127.0.0.1:8780/, until Ctrl-C
+	@$(BIN)/python examples/demo.py --web
 
 # Most tests wait for processes most of the time, so two halves run beside each other.
 BESIDE := tests/gq tests/interop tests/pipeline tests/services

@@ -194,7 +194,12 @@ def python_page() -> str:
     for path in ("bench.Bench", "summary.Summary"):
         lines += _entry(f"mqworker.testing.{path}")
     lines += ["## mqworker.queues", "", "The [queue models](../queue-models.md) as libraries.", ""]
-    for path in ("rsmq.client.RsmqClient", "gq.client.GqClient", "topics.client.Topics", "work.queue.WorkQueue"):
+    for path in (
+        "rsmq.client.RsmqClient",
+        "gq.client.GqClient",
+        "topics.client.Topics",
+        "work.queue.WorkQueue",
+    ):
         lines += _entry(f"mqworker.queues.{path}")
     for path in ("client.SkmqClient", "listener.SkmqListener"):
         lines += _entry(f"mqworker.queues.skmq.{path}")

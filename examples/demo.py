@@ -1,5 +1,9 @@
-"""`make demo`: a node, thousands of tasks of every kind, a kill -9 in the middle, and the status screen."""
+"""`make demo`: a node, thousands of tasks of every kind, a kill -9 in the middle, and the status screen.
 
+`make demo-web` then opens the console on it, and stays until Ctrl-C.
+"""
+
+import contextlib
 import os
 import shutil
 import signal
@@ -24,7 +28,10 @@ def main() -> int:
         with Path("node.log").open("wb") as log:
             node = mqworker("run", "shop:app", "--workers", "2", stderr=log)
         try:
-            return show(node)
+            failed = show(node)
+            if not failed and "--web" in sys.argv:
+                watch()
+            return failed
         finally:
             node.send_signal(signal.SIGTERM)
             node.wait(timeout=20)
@@ -71,7 +78,16 @@ def show(node: "subprocess.Popen[bytes]") -> int:
     say("The status screen (mqworker status):")
     sys.stdout.flush()
     mqworker("status").wait()
+    if "--web" not in sys.argv:
+        say("The same in a browser, live: make demo-web; beside a node of your own: mqworker web")
     return 0
+
+
+def watch() -> None:
+    """The console, until Ctrl-C."""
+    say("The console, until Ctrl-C: why 40 are dead, who was killed, what each job went through")
+    with contextlib.suppress(KeyboardInterrupt):
+        mqworker("web").wait()
 
 
 def kill_a_worker(supervisor: int) -> int:

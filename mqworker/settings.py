@@ -85,6 +85,9 @@ class Settings:
     gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
     gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
 
+    # Who may use the console from other machines: a file with lines of `role name token`.
+    web_tokens: Annotated[Path | None, accept.file()] = None
+
     # What is logged. "auto" is console on a terminal and json elsewhere.
     log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"
     log_format: Annotated[LogFormat, accept.one_of("auto", "json", "console")] = "auto"

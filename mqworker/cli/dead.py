@@ -7,7 +7,7 @@ from typing import Protocol
 
 import click
 
-from mqworker.cli.body_view import body_lines
+from mqworker.cli.dead_causes import act_on_cause, causes_command, who
 from mqworker.cli.job import echo_facts, record_lines
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import RSMQ, ModelQueue
@@ -17,6 +17,8 @@ from mqworker.cli.text import counted, duration, escaped, moment, safe, short_du
 from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId, message_id
+from mqworker.operate.actions import Request, act
+from mqworker.operate.body import body_lines
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
 from mqworker.queues.work.queue import WorkQueue
@@ -25,6 +27,7 @@ from mqworker.redaction import masked_text
 from mqworker.store.store import Store
 
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
+CAUSE = click.option("--cause", help="All of one cause, as `mqworker dead causes` names it.")
 ONE_QUEUE = click.option("-q", "--queue", "queue", required=True, help="Queue whose dead letters are meant.")
 
 _COLUMNS = (
@@ -102,12 +105,22 @@ def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  #
 @dead_command.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @QUEUE
+@CAUSE
 @click.option("--all", "is_all", is_flag=True, help="All dead letters of the queue.")
 @click.pass_obj
-def retry(target: Target, ids: tuple[str, ...], queue: str | None, is_all: bool) -> None:  # noqa: FBT001 - click's way
+def retry(
+    target: Target,
+    ids: tuple[str, ...],
+    queue: str | None,
+    cause: str | None,
+    is_all: bool,  # noqa: FBT001 - click's way
+) -> None:
     """Put dead letters back in line, their counts beginning anew."""
-    if is_all == bool(ids):
-        raise click.UsageError("give either the ids of dead letters, or --all with --queue")
+    if is_all + bool(ids) + bool(cause) != 1:
+        raise click.UsageError("give either the ids of dead letters, or --cause or --all with --queue")
+    if cause is not None:
+        act_on_cause(target, Request("retry-cause", _needed(queue), cause), is_yes=True)
+        return
     if is_all and queue is None:
         raise click.UsageError("--all needs --queue, so that no other queue is meant by mistake")
     with target.open() as server:
@@ -119,6 +132,28 @@ def retry(target: Target, ids: tuple[str, ...], queue: str | None, is_all: bool)
             source, letter = _find(server, id_, queue)
             source.revive([letter.id])
             click.echo(f"{letter.id} is back in line in queue {source.name}")
+
+
+@dead_command.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@ONE_QUEUE
+@CAUSE
+@YES
+@click.pass_obj
+def drop(target: Target, ids: tuple[str, ...], queue: str, cause: str | None, is_yes: bool) -> None:  # noqa: FBT001 - click's way
+    """Throw single dead letters away, or all of one cause."""
+    if bool(ids) == bool(cause):
+        raise click.UsageError("give either the ids of dead letters, or --cause")
+    if cause is not None:
+        act_on_cause(target, Request("drop-cause", queue, cause), is_yes=is_yes)
+        return
+    confirm(f"Throw away {counted(len(ids), 'dead letter')} of queue {queue}?", is_yes=is_yes)
+    with target.open() as site:
+        for id_ in ids:
+            click.echo(act(site, Request("drop", queue, id_), who()))
+
+
+dead_command.add_command(causes_command)
 
 
 @dead_command.command()
@@ -144,6 +179,12 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
         safe(letter.reason, longest=20),
         Cell(safe(text), is_dim=True),
     ]
+
+
+def _needed(queue: str | None) -> str:
+    if queue is None:
+        raise click.UsageError("--cause needs --queue: a cause is one of a queue")
+    return queue
 
 
 def _find(server: Server, id_: str, queue: str | None) -> tuple[DeadLetterSource, DeadLetter]:

@@ -6,8 +6,7 @@ import time
 
 import click
 
-from mqworker.cli.body_view import body_lines, shown_value
-from mqworker.cli.job_reasons import reasons
+from mqworker.cli.job_list import list_command
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
 from mqworker.errors import InvalidMessage, MqworkerError
@@ -16,6 +15,8 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.event import ENQUEUED
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import unpack
+from mqworker.operate.body import body_lines, shown_value
+from mqworker.operate.reasons import reasons
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
 from mqworker.queues.work.steps import WorkQueueSteps
@@ -36,6 +37,9 @@ _LOOK_EVERY_S = 0.05
 def job_command(context: click.Context, redis_url: str | None) -> None:
     """Look at one message: why it does not run; cancel or retry it."""
     context.obj = Target(redis_url)
+
+
+job_command.add_command(list_command)
 
 
 @job_command.command()

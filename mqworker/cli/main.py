@@ -122,6 +122,18 @@ def _load_dead() -> click.Command:
     return dead_command
 
 
+def _load_web() -> click.Command:
+    from mqworker.cli.web import web_command  # noqa: PLC0415 - imported when called
+
+    return web_command
+
+
+def _load_audit() -> click.Command:
+    from mqworker.cli.audit import audit_command  # noqa: PLC0415 - imported when called
+
+    return audit_command
+
+
 def _load_pipeline() -> click.Command:
     from mqworker.cli.pipeline import pipeline_command  # noqa: PLC0415 - imported when called
 
@@ -149,6 +161,8 @@ COMMANDS = {
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
+    "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
+    "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
     "pipeline": LazyCommand(
         "Archive what happened, ask about it, and enqueue in bulk, on Spark.", _load_pipeline
     ),

@@ -16,6 +16,8 @@ _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 _PAIR_COUNT = len(_PAIRS)
 _COUNTS = _PAIR_COUNT * _PAIR_COUNT
+_LENGTH, _TIME_DIGITS = 17, 8
+_EARLIEST_MS, _LATEST_MS = 1_000_000_000_000, 9_999_999_999_999
 
 
 class MessageIdSource:
@@ -54,6 +56,16 @@ class MessageIdSource:
     def _begin(self, now_ms: int) -> None:
         self._head = _base62(now_ms, pairs=4) + self._source
         self._head_ms = now_ms
+
+
+def made_at_ms(message: str) -> int | None:
+    """When an id was made, by the clock of its producer; None for an id that was chosen by a caller."""
+    if len(message) != _LENGTH or not message.isascii() or not message.isalnum():
+        return None
+    at_ms = 0
+    for digit in message[:_TIME_DIGITS]:
+        at_ms = at_ms * len(_ALPHABET) + _ALPHABET.index(digit)
+    return at_ms if _EARLIEST_MS <= at_ms <= _LATEST_MS else None
 
 
 def _base62(number: int, *, pairs: int) -> str:

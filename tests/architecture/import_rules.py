@@ -5,10 +5,10 @@ Each rule takes a module and returns what is wrong with it, so that a rule can b
 
 from tests.architecture.source_tree import Module
 
-LAYERS = ("model", "store", "queues", "tasks", "actors", "supervisor", "cli")
+LAYERS = ("model", "store", "queues", "tasks", "operate", "actors", "supervisor", "cli")
 SHARED = {"errors", "redaction", "log", "setting_rules", "settings"}
 # What users may import; services and examples are users.
-PUBLIC = {"errors", "events", "log", "queues", "redaction", "settings", "testing"}
+PUBLIC = {"errors", "events", "log", "operate", "queues", "redaction", "settings", "testing"}
 SHARED_ACTOR_MODULES = {
     # how actors talk and live
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
@@ -70,7 +70,7 @@ FORBIDDEN = {"pickle", "cPickle", "cloudpickle", "marshal", "shelve", "dill", "j
 
 
 def wrong_directions(module: Module) -> list[str]:
-    """Imports that go against cli → supervisor → actors → tasks → queues → store → model."""
+    """Imports that go against cli → supervisor → actors → operate → tasks → queues → store → model."""
     if module.path == "mqworker/__init__.py":
         return []
     place = module.parts[1]

@@ -54,9 +54,9 @@ class Trace:
     """The newest first."""
 
 
-def trace(queue: WorkQueue, message: MessageId) -> Trace | None:
-    """Look for a message in this queue; None when there is no sign of it."""
-    where = queue.find(message)
+def trace(queue: WorkQueue, message: MessageId, where: Whereabouts | None = None) -> Trace | None:
+    """Look for a message in this queue, or where it is said to be; None when there is no sign of it."""
+    where = where or queue.find(message)
     if where.state == "absent":
         past = list(_past(queue, message))
         return Trace(queue.name, message, where, past=past) if past else None

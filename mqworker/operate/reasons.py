@@ -1,22 +1,46 @@
-"""Why a job does not run: the sentences of `mqworker job explain`. Pure."""
+"""Why a job does not run: the sentences of `mqworker job explain` and of the console. Pure.
+
+Instants stand in the sentences as marks until the end: a terminal shows its own time, a page its viewer's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
-from mqworker.cli.text import counted, duration, moment, safe
 from mqworker.model.delivery import Delivery
 from mqworker.model.event import PARKED
 from mqworker.model.view import NodeView, QueueView, SystemView
+from mqworker.operate.wording import counted, duration, moment, safe
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
 
 _SILENT_MS = 15_000
 _FAILED = {"retried", "buried", "crashed"}
+_MARK = re.compile(r"⟨(\d{13})⟩")
 _ENDED = {"succeeded", "cancelled", "expired", "buried", "purged"}
 
 
 def reasons(trace: Trace, queue: QueueView, view: SystemView) -> list[str]:
-    """The sentences, the answer first and what helps after it."""
+    """The sentences, the answer first and what helps after it; instants in local time."""
+    return [
+        with_instants(each, lambda at_ms: moment(at_ms, view.at_ms))
+        for each in marked_reasons(trace, queue, view)
+    ]
+
+
+def with_instants(sentence: str, show: Callable[[int], str]) -> str:
+    """The sentence with its instants as `show` writes them."""
+    return _MARK.sub(lambda found: show(int(found[1])), sentence)
+
+
+def split_at_instants(sentence: str) -> list[str | int]:
+    """The sentence in parts: text, and instants in ms, for whoever shows these in an element of its own."""
+    parts = _MARK.split(sentence)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts) if part]
+
+
+def marked_reasons(trace: Trace, queue: QueueView, view: SystemView) -> list[str]:
+    """The sentences with marks for instants."""
     match trace.where.state:
         case "delayed":
             sentences = [*_delayed(trace, view.at_ms), *_obstacles(queue, view)]
@@ -32,7 +56,11 @@ def reasons(trace: Trace, queue: QueueView, view: SystemView) -> list[str]:
             sentences = [_gone(trace, view.at_ms)]
         case state:
             sentences = [_finished(trace, state, view.at_ms)]
-    return [*sentences, *_company(trace), *_deadline(trace, view.at_ms)]
+    return [*sentences, *_company(trace), *_deadline(trace)]
+
+
+def _at(at_ms: int) -> str:
+    return f"⟨{at_ms:013}⟩"
 
 
 def last_failure(trace: Trace) -> PastEvent | None:
@@ -47,7 +75,7 @@ def _delayed(trace: Trace, now_ms: int) -> Iterator[str]:
     elif due_at_ms >= LATEST_INSTANT_MS:
         yield "waits for a permit of its rate limit, or its turn among others; it occupies no worker"
     elif due_at_ms > now_ms:
-        yield f"delayed until {moment(due_at_ms, now_ms)} (in {duration(due_at_ms - now_ms)}){attempt}"
+        yield f"delayed until {_at(due_at_ms)} (in {duration(due_at_ms - now_ms)}){attempt}"
     else:
         yield f"was due {duration(now_ms - due_at_ms)} ago and waits to be moved into the line{attempt}"
 
@@ -90,7 +118,7 @@ def _ready(trace: Trace, queue: QueueView) -> str:
 
 def _obstacles(queue: QueueView, view: SystemView) -> Iterator[str]:
     if queue.is_paused:
-        since = f" since {moment(queue.paused_at_ms, view.at_ms)}" if queue.paused_at_ms else ""
+        since = f" since {_at(queue.paused_at_ms)}" if queue.paused_at_ms else ""
         yield f"queue {queue.name} is paused{since}; `mqworker queue resume {queue.name}` ends that"
     if not view.nodes:
         yield "no node beats: start `mqworker run`"
@@ -168,14 +196,14 @@ def _dead(trace: Trace, now_ms: int) -> Iterator[str]:
         yield "dead"
         return
     text = f"{letter.error}: {letter.error_message}" if letter.error_message else letter.error
-    since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
+    since = f"{_at(letter.buried_at_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
     yield safe(f"dead since {since}: {letter.reason}{f'; {text}' if text else ''}", longest=300)
     yield f"`mqworker job retry {trace.id}` puts it back in line"
 
 
 def _finished(trace: Trace, state: str, now_ms: int) -> str:
     end = next((past for past in trace.past if past.event in _ENDED), None)
-    when = f" {moment(end.at_ms, now_ms)} ({duration(now_ms - end.at_ms)} ago)" if end else ""
+    when = f" {_at(end.at_ms)} ({duration(now_ms - end.at_ms)} ago)" if end else ""
     run_ms = end.facts.get("run_ms") if end else None
     took = f", it ran for {duration(run_ms)}" if isinstance(run_ms, int | float) else ""
     return f"finished{when}: {state}{took}"
@@ -206,7 +234,7 @@ def _limit(delivery: Delivery) -> str:
     return "" if delivery.max_crashes is None else f" of {delivery.max_crashes}"
 
 
-def _deadline(trace: Trace, now_ms: int) -> Iterator[str]:
+def _deadline(trace: Trace) -> Iterator[str]:
     deadline_at_ms = trace.delivery.deadline_at_ms if trace.delivery else None
     if deadline_at_ms is not None and trace.where.state in {"ready", "delayed"}:
-        yield f"unless it starts until {moment(deadline_at_ms, now_ms)}, it expires"
+        yield f"unless it starts until {_at(deadline_at_ms)}, it expires"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from mqworker.cli.text import escaped, safe
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call
 from mqworker.model.message import NO_TASK
+from mqworker.operate.wording import escaped, safe
 from mqworker.redaction import MASK, is_secret_name
 
 LONGEST_VALUE = 2_000
@@ -27,6 +28,29 @@ def body_lines(delivery: Delivery) -> list[tuple[str, str]]:
         headers = [(f"header {safe(name)}", _named(name, text)) for name, text in call.headers.items()]
         return [*positional, *named, *headers] or [("args", "none")]
     return [("body", _as_text(delivery.body))]
+
+
+# Any: what JSON can hold.
+def masked_arguments(delivery: Delivery) -> dict[str, Any] | None:
+    """The arguments of a call as plain values, secrets masked by name; None where the body is no call."""
+    try:
+        call = decode_call(delivery.body) if delivery.task != NO_TASK else None
+    except InvalidMessage:
+        return None
+    if call is None:
+        return None
+    return {
+        "args": [_plain(_masked(value, 0)) for value in call.args],
+        "kwargs": _plain(_masked(call.kwargs, 0)),
+    }
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON can hold
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else safe(repr(value), LONGEST_VALUE)
 
 
 def _named(name: str, value: object) -> str:

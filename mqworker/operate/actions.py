@@ -1,0 +1,212 @@
+"""What people may do: each action with its preview, the command that does the same, and a line in the audit.
+
+An action that is repeated, or was killed half way, does what is left of it and nothing twice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mqworker.errors import InvalidArgument, MqworkerError
+from mqworker.model.names import MessageId, message_id, queue_name, shown
+from mqworker.operate.audit import Deed, note
+from mqworker.operate.causes import ids_of_cause
+from mqworker.operate.site import Site
+from mqworker.operate.wording import counted
+from mqworker.queues.work.drop import drop
+from mqworker.queues.work.trace import read_letter
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: an action on a queue, and on which message or cause where it needs one."""
+
+    action: str
+    queue: str
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would happen, before it does."""
+
+    request: Request
+    title: str
+    effect: str
+    count: int
+    command: str
+    is_destructive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    title: str
+    command: str
+    look: Callable[[Site, Request], tuple[int, str]]
+    """How many it would touch, and the sentence that says so."""
+    act: Callable[[Site, Request], tuple[int, str]]
+    """How many it touched, and the sentence that says so."""
+    is_destructive: bool = False
+
+
+def preview(site: Site, request: Request) -> Preview:
+    """What the action would do; raises what tells that it cannot be done. It only reads."""
+    action = _action(request)
+    count, effect = action.look(site, request)
+    return Preview(
+        request, _filled(action.title, request), effect, count, command_of(request), action.is_destructive
+    )
+
+
+def act(site: Site, request: Request, who: str) -> str:
+    """Do it and write it down, whether it worked or not; a sentence that says what happened."""
+    action = _action(request)
+    try:
+        count, outcome = action.act(site, request)
+    except MqworkerError as error:
+        note(site, _deed(request, who, 0, f"failed: {error}"))
+        raise
+    note(site, _deed(request, who, count, outcome))
+    return outcome
+
+
+def command_of(request: Request) -> str:
+    """The command line that does the same."""
+    return _filled(_action(request).command, request, shlex.quote)
+
+
+def _action(request: Request) -> _Action:
+    action = ACTIONS.get(request.action)
+    if action is None:
+        raise InvalidArgument(f"action is {shown(request.action)}; accepted are {', '.join(ACTIONS)}")
+    queue_name(request.queue)
+    return action
+
+
+def _filled(pattern: str, request: Request, quote: Callable[[str], str] = str) -> str:
+    return pattern.format(queue=quote(request.queue), what=quote(request.what))
+
+
+def _deed(request: Request, who: str, count: int, outcome: str) -> Deed:
+    return Deed(who, request.action, request.queue, request.what, count, outcome, command_of(request))
+
+
+def _look_at_queue(site: Site, request: Request) -> tuple[int, str]:
+    counts = site.queue(request.queue).counts()
+    state = "paused" if counts.is_paused else "handing out"
+    return counts.waiting, f"Queue {request.queue} is {state}; {counted(counts.waiting, 'message')} in it."
+
+
+def _pause(site: Site, request: Request) -> tuple[int, str]:
+    queue = site.queue(request.queue)
+    # When instead of a mere 1: so that everybody can say since when.
+    site.store.run(queue.calls.configure(paused=str(site.now_ms())))
+    return 1, f"queue {request.queue} is paused"
+
+
+def _resume(site: Site, request: Request) -> tuple[int, str]:
+    site.queue(request.queue).resume()
+    return 1, f"queue {request.queue} hands out messages again"
+
+
+def _look_at_job(site: Site, request: Request) -> tuple[int, str]:
+    _, found = site.find(request.what, request.queue)
+    match found.where.state:
+        case "ready" | "delayed":
+            return 1, "It waits, and will be taken out of its queue. This cannot be undone."
+        case "leased":
+            return 1, "It runs. Its task is asked to stop; how soon depends on the task."
+        case state:
+            raise MqworkerError(f"{found.id} of queue {request.queue} is {state}: there is nothing to cancel")
+
+
+def _cancel(site: Site, request: Request) -> tuple[int, str]:
+    work = site.queue(request.queue)
+    message = message_id(request.what)
+    if work.find(message).state in {"ready", "delayed"} and work.cancel(message):
+        return 1, f"{message} of queue {work.name} is cancelled"
+    state = work.find(message).state  # it may have been taken between the look and the cancel
+    if state != "leased":
+        raise MqworkerError(f"{message} of queue {work.name} is {state}: there is nothing to cancel")
+    site.store.run(work.calls.request_cancel(message))
+    return 1, f"{message} of queue {work.name} is running and was asked to stop"
+
+
+def _look_at_letter(site: Site, request: Request) -> tuple[int, str]:
+    letter = read_letter(site.queue(request.queue), message_id(request.what))
+    if letter is None:
+        raise MqworkerError(f"no dead letter {request.what} in queue {request.queue}: it may be gone already")
+    return 1, f"It died of {letter.error or letter.reason}."
+
+
+def _look_at_cause(site: Site, request: Request) -> tuple[int, str]:
+    count = len(ids_of_cause(site, request.queue, request.what))
+    return count, f"{counted(count, 'dead letter')} of queue {request.queue} died of this cause."
+
+
+def _retry(site: Site, request: Request) -> tuple[int, str]:
+    return _revive(site, request, [message_id(request.what)])
+
+
+def _retry_cause(site: Site, request: Request) -> tuple[int, str]:
+    return _revive(site, request, ids_of_cause(site, request.queue, request.what))
+
+
+def _revive(site: Site, request: Request, ids: list[MessageId]) -> tuple[int, str]:
+    back = len(site.queue(request.queue).revive(*ids))
+    if not back:
+        raise MqworkerError(f"none of them is dead in queue {request.queue} any more")
+    return back, f"{counted(back, 'dead letter')} of queue {request.queue} back in line"
+
+
+def _drop(site: Site, request: Request) -> tuple[int, str]:
+    return _throw(site, request, [message_id(request.what)])
+
+
+def _drop_cause(site: Site, request: Request) -> tuple[int, str]:
+    return _throw(site, request, ids_of_cause(site, request.queue, request.what))
+
+
+def _throw(site: Site, request: Request, ids: list[MessageId]) -> tuple[int, str]:
+    gone = len(drop(site.queue(request.queue), ids, events_kept=site.settings.events_kept))
+    if not gone:
+        raise MqworkerError(f"none of them is dead in queue {request.queue} any more")
+    return gone, f"{counted(gone, 'dead letter')} of queue {request.queue} thrown away"
+
+
+ACTIONS = {
+    "pause": _Action("Pause queue {queue}", "mqworker queue pause {queue}", _look_at_queue, _pause),
+    "resume": _Action("Resume queue {queue}", "mqworker queue resume {queue}", _look_at_queue, _resume),
+    "cancel": _Action(
+        "Cancel {what}",
+        "mqworker job cancel {what} -q {queue}",
+        _look_at_job,
+        _cancel,
+        is_destructive=True,
+    ),
+    "retry": _Action(
+        "Put {what} back in line", "mqworker dead retry {what} -q {queue}", _look_at_letter, _retry
+    ),
+    "drop": _Action(
+        "Throw {what} away",
+        "mqworker dead drop {what} -q {queue}",
+        _look_at_letter,
+        _drop,
+        is_destructive=True,
+    ),
+    "retry-cause": _Action(
+        "Put all of this cause back in line",
+        "mqworker dead retry --cause {what} -q {queue}",
+        _look_at_cause,
+        _retry_cause,
+    ),
+    "drop-cause": _Action(
+        "Throw all of this cause away",
+        "mqworker dead drop --cause {what} -q {queue}",
+        _look_at_cause,
+        _drop_cause,
+        is_destructive=True,
+    ),
+}

@@ -1,0 +1,139 @@
+"""One job as a page shows it: why it does not run, its route, its attempts with wait and run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mqworker.model.view import QueueView
+from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
+from mqworker.operate.site import Site
+from mqworker.operate.wording import moment
+from mqworker.queues.work.snapshots import read_system
+from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
+
+ROUTE = ("enqueued", "delayed", "limited", "ready", "held", "settled")
+_ENDS = {"succeeded", "cancelled", "expired", "buried", "purged"}
+_BEGINNINGS = {"enqueued", "revived"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One delivery that began: from when it could have begun until it ended."""
+
+    number: int
+    outcome: str
+    waiting_since_ms: int
+    started_at_ms: int
+    ended_at_ms: int
+    worker: str = ""
+    node: str = ""
+    error: str = ""
+    is_exact: bool = True
+    """False where only its end is known, as of a crash: it began somewhere in between."""
+
+    @property
+    def wait_ms(self) -> int:
+        """How long it waited."""
+        return max(0, self.started_at_ms - self.waiting_since_ms)
+
+    @property
+    def run_ms(self) -> int:
+        """How long it ran."""
+        return max(0, self.ended_at_ms - self.started_at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """All of it, at one moment."""
+
+    trace: Trace
+    at_ms: int
+    marked: tuple[str, ...]
+    attempts: tuple[Attempt, ...]
+    """The first one first."""
+
+    @property
+    def task(self) -> str:
+        """The task's name, as far as anything still tells it."""
+        if self.trace.delivery is not None:
+            return str(self.trace.delivery.task)
+        return next((str(past.facts["task"]) for past in self.trace.past if "task" in past.facts), "?")
+
+    @property
+    def plain_reasons(self) -> list[str]:
+        """The sentences with instants in local time."""
+        return [with_instants(each, lambda at_ms: moment(at_ms, self.at_ms)) for each in self.marked]
+
+    @property
+    def reasons(self) -> list[list[str | int]]:
+        """The sentences in parts of text and instants."""
+        return [split_at_instants(each) for each in self.marked]
+
+    @property
+    def place(self) -> str:
+        """Where on the route it is now."""
+        where = self.trace.where
+        if where.state == "delayed":
+            return "limited" if (where.due_at_ms or 0) >= LATEST_INSTANT_MS else "delayed"
+        return {"ready": "ready", "leased": "held", "delivered": "held"}.get(where.state, "settled")
+
+    @property
+    def passed(self) -> set[str]:
+        """The places on the route that it surely passed, by what its record and events tell."""
+        delivery, events = self.trace.delivery, {past.event for past in self.trace.past}
+        was_held = bool(self.attempts) or (delivery is not None and delivery.deliveries > 0)
+        places = {"enqueued"}
+        if was_held or self.place == "held":
+            places |= {"ready", "held"}
+        if "retried" in events or (
+            delivery is not None and delivery.failures > 0 and self.place != "settled"
+        ):
+            places.add("delayed")
+        return places
+
+    @property
+    def ended(self) -> PastEvent | None:
+        """How it ended, as far as events are kept."""
+        return next((past for past in self.trace.past if past.event in _ENDS), None)
+
+
+def read_job(site: Site, message: str, queue: str | None) -> JobView:
+    """Find a job and all that is known of it; raises what tells what may have become of it."""
+    _, found = site.find(message, queue)
+    view = read_system(site.store, site.settings.namespace)
+    unknown = QueueView(found.queue)
+    queue_view = next((each for each in view.queues if each.name == found.queue), unknown)
+    return JobView(
+        found, view.at_ms, tuple(marked_reasons(found, queue_view, view)), tuple(attempts_of(found))
+    )
+
+
+def attempts_of(found: Trace) -> list[Attempt]:
+    """The deliveries that the events tell of, the first one first. Pure."""
+    attempts: list[Attempt] = []
+    since_ms: int | None = found.delivery.enqueued_at_ms if found.delivery else None
+    for past in reversed(found.past):
+        facts = past.facts
+        if past.event in _BEGINNINGS:
+            since_ms = past.at_ms
+        elif "attempt" in facts:
+            started = facts.get("started_at")
+            is_exact = isinstance(started, int)
+            started_at_ms = started if isinstance(started, int) else since_ms or past.at_ms
+            run_ms = facts.get("run_ms")
+            ended_at_ms = started_at_ms + round(run_ms) if isinstance(run_ms, int | float) else past.at_ms
+            attempts.append(
+                Attempt(
+                    int(facts["attempt"]),
+                    past.event,
+                    since_ms if since_ms is not None else int(facts.get("enqueued_at", started_at_ms)),
+                    started_at_ms,
+                    max(started_at_ms, ended_at_ms),
+                    str(facts.get("worker", "")),
+                    str(facts.get("node", "")),
+                    f"{facts.get('error')}: {facts.get('error_msg', '')}" if facts.get("error") else "",
+                    is_exact=is_exact,
+                )
+            )
+            since_ms = max(started_at_ms, ended_at_ms)
+    return attempts

@@ -1,0 +1,145 @@
+"""Who may do what: roles, tokens, sessions, and what a request from another site looks like.
+
+Without tokens everybody who reaches the console is its administrator: it then listens on loopback only.
+A file of tokens has one line each, `role name token`; roles are view, operate and admin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+from mqworker.errors import ConfigurationError
+
+COOKIE = "mqworker_console"
+SHORTEST_TOKEN = 16
+_MOST_SESSIONS = 10_000
+_MOST_FAILURES = 10
+_FAILURES_WITHIN_S = 60.0
+_WORDS_IN_LINE = 3
+
+
+class Role(IntEnum):
+    """What somebody may do; each may do what those before it may."""
+
+    VIEW = 1
+    OPERATE = 2
+    ADMIN = 3
+
+
+ROLE_BY_ACTION = {"drop": Role.ADMIN, "drop-cause": Role.ADMIN}
+"""What destroys is for administrators; every other action is for operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody who was let in."""
+
+    name: str
+    role: Role
+
+    @property
+    def can_see_arguments(self) -> bool:
+        """Arguments are hidden from those who may only look."""
+        return self.role >= Role.OPERATE
+
+    def may(self, action: str) -> bool:
+        """Whether this action is theirs."""
+        return self.role >= ROLE_BY_ACTION.get(action, Role.OPERATE)
+
+
+LOCAL = Identity("local", Role.ADMIN)
+
+
+@dataclass(slots=True)
+class Access:
+    """The tokens, as their hashes, and who is logged in."""
+
+    identity_by_hash: dict[bytes, Identity] = field(default_factory=dict)
+    _sessions: OrderedDict[str, Identity] = field(default_factory=OrderedDict)
+    _failures: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_FAILURES))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to say who they are."""
+        return not self.identity_by_hash
+
+    def identify(self, *, bearer: str | None, session: str | None) -> Identity | None:
+        """Who sends this request; None: somebody unknown."""
+        if self.is_open:
+            return LOCAL
+        if bearer is not None:
+            return self._known(bearer)
+        return None if session is None else self._sessions.get(session)
+
+    def is_throttled(self, now_s: float) -> bool:
+        """Whether too many tokens were wrong in the last minute, whoever sent them."""
+        return len(self._failures) == _MOST_FAILURES and now_s - self._failures[0] < _FAILURES_WITHIN_S
+
+    def log_in(self, token: str, now_s: float) -> str | None:
+        """The session of who has this token; None where nobody has it."""
+        identity = self._known(token)
+        if identity is None:
+            self._failures.append(now_s)
+            return None
+        session = secrets.token_urlsafe(32)
+        self._sessions[session] = identity
+        while len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
+
+    def log_out(self, session: str | None) -> None:
+        """Forget a session."""
+        self._sessions.pop(session or "", None)
+
+    def _known(self, token: str) -> Identity | None:
+        """Compared with every token in the same time, so that the time tells nothing."""
+        given, found = _hash(token), None
+        for known, identity in self.identity_by_hash.items():
+            if hmac.compare_digest(known, given):
+                found = identity
+        return found
+
+
+def read_tokens(file: Path) -> Access:
+    """The tokens of a file; raises ConfigurationError that names the line, and never the token."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"web_tokens: {file} cannot be read: {error}") from error
+    identities: dict[bytes, Identity] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        is_right = len(words) == _WORDS_IN_LINE and words[0].upper() in Role.__members__
+        if not is_right or len(words[2]) < SHORTEST_TOKEN:
+            raise ConfigurationError(
+                f"web_tokens: line {number} of {file} does not fit; accepted: `role name token` with a role "
+                f"out of view, operate and admin, and a token of at least {SHORTEST_TOKEN} characters"
+            )
+        identities[_hash(words[2])] = Identity(words[1], Role[words[0].upper()])
+    if not identities:
+        raise ConfigurationError(f"web_tokens: {file} has no token; accepted: lines of `role name token`")
+    return Access(identities)
+
+
+def is_foreign(method: str, *, fetch_site: str | None, origin: str | None, host: str | None) -> bool:
+    """Whether a request that changes something was made by a page of another site. Browsers always say so.
+
+    Programs send neither header; they carry no cookie that somebody else could misuse, either.
+    """
+    if method in {"GET", "HEAD", "OPTIONS"}:
+        return False
+    if fetch_site is not None:
+        return fetch_site not in {"same-origin", "none"}
+    return origin is not None and origin.partition("://")[2] != host
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="replace")).digest()

@@ -1,0 +1,124 @@
+"""The JSON API in the words of OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqworker import __version__
+from mqworker.operate.actions import ACTIONS
+
+# Any: what JSON can hold.
+Document = dict[str, Any]
+
+_QUEUE = ("queue", "Queue to look in; all of them without it.", False)
+_ACTION = ("action", f"One of {', '.join(ACTIONS)}.", True)
+_READS: dict[str, tuple[str, list[tuple[str, str, bool]]]] = {
+    "/api/v1/system": ("Everything at a glance; the shape of `mqworker status --json`.", []),
+    "/api/v1/queue": ("One queue, with its last minute.", [("name", "Name of the queue.", True)]),
+    "/api/v1/job": (
+        "One job: state, explanation, attempts and events.",
+        [("id", "Id of the message.", True), _QUEUE],
+    ),
+    "/api/v1/search": (
+        "Jobs that fit all words, in slices that say how far they looked.",
+        [
+            (
+                "q",
+                "state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m args.tenant:acme",
+                False,
+            ),
+            ("cursor", "Where the slice before stopped.", False),
+            ("limit", "How many at the most, up to 1,000.", False),
+        ],
+    ),
+    "/api/v1/dead": ("Dead letters by cause.", [_QUEUE]),
+    "/api/v1/audit": ("What was done, the newest first.", [("limit", "How many, up to 1,000.", False)]),
+    "/api/v1/actions/preview": (
+        "What an action would do: count, effect and command. It changes nothing.",
+        [_ACTION, ("queue", "Queue that is meant.", True), ("what", "Id of a message, or a cause.", False)],
+    ),
+}
+_STATUSES = {
+    "400": "An argument is outside what is accepted.",
+    "401": "A token is needed.",
+    "404": "There is no such queue or job.",
+    "503": "Redis is away.",
+}
+
+
+def openapi_document(root: str) -> Document:
+    """The document, for a console that is mounted at `root`."""
+    paths: Document = {path: {"get": _get(*told)} for path, told in _READS.items()}
+    paths["/api/v1/actions"] = {"post": _act()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "mqworker console",
+            "version": __version__,
+            "description": "Instants are ms since 1970 UTC on the server's clock; what is not known is null.",
+        },
+        "servers": [{"url": root or "/"}],
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": _object({"error": {"type": "string"}})},
+        },
+    }
+
+
+def _get(summary: str, parameters: list[tuple[str, str, bool]]) -> Document:
+    return {
+        "summary": summary,
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": is_required,
+                "description": description,
+                "schema": {"type": "integer" if name == "limit" else "string"},
+            }
+            for name, description, is_required in parameters
+        ],
+        "responses": {"200": _answer({"type": "object"}), **_errors()},
+    }
+
+
+def _act() -> Document:
+    body = _object(
+        {
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            "queue": {"type": "string"},
+            "what": {
+                "type": "string",
+                "description": "Id of a message, or a cause; not for pause and resume.",
+            },
+        }
+    )
+    body["required"] = ["action", "queue"]
+    return {
+        "summary": "Do something; it is written to the audit. Repeated, it does what is left of it.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": _answer(_object({"outcome": {"type": "string"}})),
+            "403": {"description": "The role of the token may not do this."},
+            "409": {"description": "It cannot be done any more."},
+            **_errors(),
+        },
+    }
+
+
+def _errors() -> Document:
+    schema = {"$ref": "#/components/schemas/Error"}
+    return {
+        status: {"description": text, "content": {"application/json": {"schema": schema}}}
+        for status, text in _STATUSES.items()
+    }
+
+
+def _answer(schema: Document) -> Document:
+    return {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+
+
+def _object(properties: Document) -> Document:
+    return {"type": "object", "properties": properties}

@@ -1,0 +1,87 @@
+"""`mqworker web`: the console as a process of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from types import FrameType
+
+import uvicorn
+
+from mqworker.errors import ConfigurationError
+from mqworker.settings import Settings
+from mqworker_services.web.access import Access, read_tokens
+from mqworker_services.web.asgi import console
+from mqworker_services.web.console import Console
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HIGHEST_PORT = 65_535
+
+
+def serve(settings: Settings, listen: str, allowed_hosts: Iterable[str]) -> None:
+    """Serve until TERM or Ctrl-C."""
+    host, port = parse_listen(listen)
+    access = access_for(settings, host, listen)
+    hosts = {*LOOPBACK_NAMES, *map(str.lower, allowed_hosts), _as_host(host)}
+    is_open_to_any = not access.is_open and not allowed_hosts
+    app = console(settings, access=access, hosts=() if is_open_to_any else hosts)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        limit_concurrency=500,
+    )
+    _ConsoleServer(config, app.state.console).run()
+
+
+def access_for(settings: Settings, host: str, listen: str) -> Access:
+    """Who may come in; raises ConfigurationError where that would be everybody on other machines."""
+    if settings.web_tokens is not None:
+        return read_tokens(settings.web_tokens)
+    if is_loopback(host):
+        return Access()
+    raise ConfigurationError(
+        f"--listen {listen} can be reached from other machines, and nobody would have to log in; accepted: "
+        "a loopback address, or web_tokens (MQWORKER_WEB_TOKENS), a file with lines of `role name token`"
+    )
+
+
+def parse_listen(listen: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, colon, port = listen.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdecimal() and int(port) <= _HIGHEST_PORT):
+        raise ConfigurationError(
+            f"--listen: got {listen[:100]!r}; accepted: host:port, such as 127.0.0.1:8780"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _as_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host.lower()
+
+
+class _ConsoleServer(uvicorn.Server):
+    """A server that lets go of its viewers when it is told to stop, instead of waiting for open tabs."""
+
+    def __init__(self, config: uvicorn.Config, served: Console) -> None:
+        super().__init__(config)
+        self._served = served
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """TERM or Ctrl-C."""
+        self._served.hub.close()
+        super().handle_exit(sig, frame)

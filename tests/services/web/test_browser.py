@@ -1,0 +1,318 @@
+"""The console as a person uses it: Chromium against a running node whose workers are killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mqworker.model.instant import After
+from mqworker.model.names import TaskName
+from mqworker.operate.audit import read_audit
+from mqworker.operate.causes import read_causes
+from mqworker.operate.site import Site, opened
+from mqworker.settings import Settings
+from tests.services.web.web_browser import Browser
+from tests.support.deadline import wait_until
+from tests.support.messages import a_message
+from tests.support.real_node import ROOT, RealNode
+from tests.support.real_server import RealServer, free_port
+
+APP = """
+import time
+from mqworker import App, Retry
+
+app = App("shop")
+
+@app.task
+def price(item: int) -> int:
+    return item * 2
+
+@app.task(queue="images")
+def resize(image: int) -> None:
+    time.sleep(60)
+
+@app.task(retry=Retry(max=2, first=0.05))
+def charge(order: int, tenant: str) -> None:
+    raise ValueError(f"order {order} has no address <script>alert(1)</script>")
+"""
+DEADLINE_S = 60.0
+
+
+class Scene:
+    """A server, a node with two workers, and the console; all of them processes."""
+
+    def __init__(self, server: RealServer, node: RealNode, site: Site) -> None:
+        self.server, self.node, self.site = server, node, site
+        self.origin = f"http://127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start_console(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mqworker", "web", "--listen", self.origin.removeprefix("http://")],
+            env=os.environ
+            | {"PYTHONPATH": f"{ROOT}:{ROOT / 'services'}", "MQWORKER_REDIS_URL": self.server.url},
+            cwd=self.node.directory,
+            stdin=subprocess.DEVNULL,
+        )
+        wait_until(self._answers, "the console answers", DEADLINE_S)
+
+    def stop_console(self) -> int:
+        """TERM; its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(10)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            return httpx2.get(f"{self.origin}/").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with RealServer() as server:
+        node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "2", "MQWORKER_NODE": "web-1"})
+        (node.directory / "shop.py").write_text(APP)
+        settings = Settings(redis_url=server.url)
+        with node, opened(settings, client_name="mqw-test", retry_for_ms=0) as site:
+            made = Scene(server, node, site)
+            try:
+                made.start_console()
+                enqueue(site, "charge", 5)
+                enqueue(site, "price", 200)
+                wait_until(lambda: site.open_queue("default").counts().dead == 5, "five are dead", DEADLINE_S)
+                yield made
+            finally:
+                made.close()
+
+
+@pytest.fixture(scope="module")
+def browser(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened_browser = Browser(scene.origin, str(tmp_path_factory.mktemp("profile")))
+    yield opened_browser
+    opened_browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_complaints(browser: Browser, scene: Scene) -> Iterator[None]:
+    """Whatever a test does: nothing is logged, and nobody but the console is asked for anything."""
+    browser.complaints()
+    browser.hosts()
+    yield
+    assert browser.complaints() == []
+    assert browser.hosts() <= {scene.origin.removeprefix("http://")}
+
+
+def console_idle_s(server: RealServer) -> int:
+    """For how long the console has sent nothing to Redis."""
+    with server.client() as client:
+        clients = [each for each in client.client_list() if each["name"].startswith("mqworker-console")]
+    return min(int(each["idle"]) for each in clients)
+
+
+def enqueue(site: Site, task: str, count: int, queue: str = "default", **options: object) -> list[str]:
+    from mqworker.model.envelope import encode_call  # noqa: PLC0415 - only here
+
+    bodies = [
+        encode_call([number], {"tenant": "acme"} if task == "charge" else {}) for number in range(count)
+    ]
+    messages = [a_message(body, task=TaskName(f"shop.{task}"), **options) for body in bodies]
+    site.open_queue(queue).enqueue(*messages)
+    return [message.id for message in messages]
+
+
+@pytest.mark.parametrize("width", [400, 800, 1_600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_its_window_without_a_complaint(
+    browser: Browser, scene: Scene, width: int, scheme: str
+) -> None:
+    (cause,) = read_causes(scene.site).causes
+    browser.resize(width, 900)
+    browser.prefer(scheme)
+
+    for path in (
+        "/",
+        "/queue?name=default",
+        f"/job?id={cause.ids[0]}",
+        "/search",
+        "/search?q=state:succeeded",
+        "/dead",
+        "/audit",
+    ):
+        browser.open(path)
+
+        # Waited for: right after a window was resized, Chromium may still tell the width before.
+        wait_until(lambda: not browser.too_wide(), f"{path} fits {width} px")
+        assert browser.too_wide() == [], (path, width)
+        assert "mqworker" in browser.text()
+    browser.resize(1_600, 1_000)
+
+
+def test_the_overview_is_live_and_tells_of_a_killed_worker(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.wait_for("live")
+    browser.wait_for("worker:1")
+    assert browser.value_of("document.querySelectorAll('.plot canvas').length") == 2
+    (held,) = enqueue(scene.site, "resize", 1, "images")
+    browser.wait_for(held)  # what a worker runs appears by itself
+
+    scene.node.kill("worker:0")
+    scene.node.kill("worker:1")
+
+    browser.wait_for("SIGKILL")
+    scene.site.store.run(scene.site.open_queue("images").calls.request_cancel(held))  # type: ignore[arg-type]
+
+
+def test_a_key_pauses_and_goes_on(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.wait_for("live")
+
+    browser.keys("p")
+    browser.wait_for("paused")
+    enqueue(scene.site, "price", 1, "late", due=After(3_600_000))
+    assert "late" not in browser.text()
+    browser.keys("p")
+
+    browser.wait_for("late")
+
+
+def test_while_the_tab_is_hidden_nobody_asks_redis(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.wait_for("live")
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true}),"
+    tell = "document.dispatchEvent(new Event('visibilitychange'))"
+
+    browser.value_of(f"({hide % 'true'} {tell})")
+
+    wait_until(lambda: console_idle_s(scene.server) >= 4, "the console asks for nothing", DEADLINE_S)
+    browser.value_of(f"({hide % 'false'} {tell})")
+    wait_until(lambda: console_idle_s(scene.server) <= 1, "it asks again", DEADLINE_S)
+
+
+def test_a_job_is_found_by_its_argument_with_the_keyboard_alone(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.keys("/")
+    browser.keys("args.tenant:acme state:dead", "\ue007")
+
+    browser.wait_for("5 fit")
+    browser.click("#results a.id")
+
+    browser.wait_for("dead since")
+    browser.wait_for("has no address <script>")  # as text: the page is not harmed
+    assert browser.text().count("retried") >= 2
+    assert scene.site.open_queue("default").counts().dead == 5
+
+
+def test_a_queue_is_paused_and_resumed(browser: Browser, scene: Scene) -> None:
+    browser.open("/queue?name=default")
+    browser.click("a.button[hx-get*=pause]")
+    browser.wait_for("mqworker queue pause default")
+    browser.keys("\ue007")  # Enter: what does no harm has the focus
+
+    browser.wait_for("queue default is paused")
+    assert scene.site.open_queue("default").counts().is_paused
+    browser.click("a.button[hx-get*=resume]")
+    browser.wait_for("mqworker queue resume default")
+    browser.click("dialog button")
+
+    browser.wait_for("hands out messages again")
+    assert not scene.site.open_queue("default").counts().is_paused
+
+
+def test_a_waiting_job_is_cancelled(browser: Browser, scene: Scene) -> None:
+    (waiting,) = enqueue(scene.site, "price", 1, due=After(3_600_000))
+    browser.open(f"/job?id={waiting}")
+    browser.wait_for("delayed until")
+    browser.click("a.button.danger")
+    browser.wait_for(f"mqworker job cancel {waiting} -q default")
+    browser.keys("\ue007")  # Enter: what destroys has not the focus
+
+    assert scene.site.open_queue("default").find(waiting).state == "delayed"
+    browser.click("a.button.danger")
+    browser.wait_for(f"mqworker job cancel {waiting} -q default")
+    browser.click("dialog button.danger")
+
+    browser.wait_for(f"{waiting} of queue default is cancelled")
+    assert scene.site.open_queue("default").find(waiting).state == "cancelled"
+
+
+def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene: Scene) -> None:
+    browser.open("/dead")
+    browser.wait_for("shop.py")
+    browser.click("a.button[hx-get*=retry-cause]")
+    browser.wait_for("5 dead letters of queue default died of this cause")
+    browser.click("dialog button.primary")
+
+    browser.wait_for("5 dead letters of queue default back in line")
+    wait_until(
+        lambda: scene.site.open_queue("default").counts().totals["buried"] == 10, "dead again", DEADLINE_S
+    )
+    browser.open("/dead")
+    browser.click("a.button[hx-get*=drop-cause]")
+    browser.wait_for("mqworker dead drop --cause")
+    browser.click("dialog button.danger")
+
+    browser.wait_for("5 dead letters of queue default thrown away")
+    assert scene.site.open_queue("default").counts().dead == 0
+    assert [noted.deed.action for noted in read_audit(scene.site)][:2] == ["drop-cause", "retry-cause"]
+    browser.open("/audit")
+    assert "mqworker dead retry --cause" in browser.text()
+
+
+def test_a_refused_action_is_told_in_the_dialog(browser: Browser, scene: Scene) -> None:
+    (waiting,) = enqueue(scene.site, "price", 1, due=After(3_600_000))
+    browser.open(f"/job?id={waiting}")
+    scene.site.open_queue("default").cancel(waiting)
+
+    browser.click("a.button.danger")
+
+    browser.wait_for("there is nothing to cancel")
+    complaints = browser.complaints()  # a browser notes each answer of 400 and more
+    assert all("404" in each or "409" in each for each in complaints), complaints
+
+
+def test_while_redis_is_away_the_page_says_so_and_recovers(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.wait_for("live")
+    scene.server.pause()
+    try:
+        browser.wait_for("No Redis")
+        browser.wait_for("the last picture")
+        assert "default" in browser.text()
+    finally:
+        scene.server.resume()
+
+    browser.wait_until("document.getElementById('pulse').textContent === 'live'")
+
+
+def test_the_console_stops_at_once_though_a_tab_is_open(browser: Browser, scene: Scene) -> None:
+    browser.open("/")
+    browser.wait_for("live")
+
+    assert scene.stop_console() in {0, -15}
+    scene.start_console()
+    browser.open("/")
+    browser.wait_for("live")
+    browser.complaints()  # the broken stream
+
+
+def test_what_is_sent_for_a_page_is_small(scene: Scene) -> None:
+    paths = ["/", "/static/console.css", "/static/console.js"]
+    vendor = Path(ROOT / "services/mqworker_services/web/static/vendor")
+    paths += [f"/static/vendor/{file.name}" for file in vendor.iterdir() if file.suffix in {".js", ".css"}]
+
+    total = sum(len(httpx2.get(f"{scene.origin}{path}").content) for path in paths)
+
+    assert total <= 200_000
