@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mqworker.model.view import ChildView, NodeView, QueueView
 from mqworker.operate.actions import Preview
 from mqworker.operate.audit import NotedDeed
 from mqworker.operate.body import masked_arguments
@@ -17,6 +16,7 @@ from mqworker.operate.causes import Causes
 from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
 from mqworker.operate.search import SearchSlice
+from mqworker.operate.status_document import document as status_document
 from mqworker.redaction import masked_text
 
 # Any: what JSON can hold.
@@ -25,51 +25,10 @@ Document = dict[str, Any]
 
 def system_document(picture: Picture) -> Document:
     """Everything at a glance."""
-    view, verdict, server = picture.view, picture.verdict, picture.view.server
     return {
-        "at_ms": view.at_ms,
-        "namespace": view.namespace,
-        "verdict": {
-            "health": verdict.health.value,
-            "reasons": [masked_text(each) for each in verdict.reasons],
-        },
-        "server": {
-            "product": server.product,
-            "version": server.version,
-            "used_bytes": server.used_bytes,
-            "limit_bytes": server.limit_bytes or None,
-            "append_only": server.is_append_only,
-            "primaries": server.primaries,
-            "troubles": list(server.troubles),
-        },
-        "nodes": [_node(node) for node in view.nodes],
-        "queues": [queue_document(queue) for queue in view.queues],
+        **status_document(picture.view),
         "held": [asdict(job) for job in picture.held],
         "series": series_document(picture.series),
-    }
-
-
-def queue_document(queue: QueueView) -> Document:
-    """One queue."""
-    pace = queue.throughput
-    return {
-        "name": queue.name,
-        "ready": queue.ready,
-        "delayed": queue.delayed,
-        "limited": queue.limited,
-        "leased": queue.leased,
-        "delivered": queue.delivered,
-        "dead": queue.dead,
-        "oldest_ms": queue.oldest_ms,
-        "paused": queue.is_paused,
-        "paused_at_ms": queue.paused_at_ms,
-        "limit": queue.limit,
-        "in_per_s": None if pace is None else round(pace.in_per_s, 3),
-        "out_per_s": None if pace is None else round(pace.out_per_s, 3),
-        "drain_s": None if queue.drain_s is None else round(queue.drain_s, 3),
-        "trouble": queue.trouble,
-        "consumers": [asdict(each) for each in queue.consumers],
-        "totals": dict(queue.totals),
     }
 
 
@@ -132,35 +91,6 @@ def _plain_facts(facts: Mapping[str, Any]) -> Document:
         name: masked_text(value) if isinstance(value, str) else value
         for name, value in facts.items()
         if name not in {"event", "task_id"}
-    }
-
-
-def _node(node: NodeView) -> Document:
-    held = node.held_by_worker
-    return {
-        "name": node.name,
-        "app": node.app,
-        "pid": node.pid,
-        "started_at_ms": node.started_at_ms,
-        "draining": node.is_draining,
-        "age_ms": node.age_ms,
-        "children": [_child(child, held.get(child.name)) for child in node.children],
-    }
-
-
-def _child(child: ChildView, held: int | None) -> Document:
-    return {
-        "name": child.name,
-        "role": child.role,
-        "state": child.state,
-        "pid": child.pid,
-        "generation": child.generation,
-        "restarts": child.restarts,
-        "last_exit": None if child.last_exit is None else masked_text(child.last_exit),
-        "silent_ms": child.silent_ms,
-        "progress": child.progress,
-        "held": held,
-        "facts": dict(child.facts),
     }
 
 

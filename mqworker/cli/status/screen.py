@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import click
 
-from mqworker.cli.status.document import totals_of
 from mqworker.cli.status.gateway_lines import gateway_lines
 from mqworker.cli.status.model_lines import model_lines
 from mqworker.cli.table import Cell, Column, Row, table
@@ -24,6 +23,7 @@ from mqworker.cli.text import (
 from mqworker.errors import MqworkerError
 from mqworker.model.verdict import USUAL_LIMITS, Health, Verdict, judge
 from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, ServerView, SystemView
+from mqworker.operate.status_document import totals_of
 
 _COLOR = {Health.HEALTHY: "green", Health.DEGRADED: "yellow", Health.DOWN: "red"}
 _INDENT = "  "

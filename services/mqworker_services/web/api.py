@@ -19,7 +19,6 @@ from mqworker.operate.documents import (
     causes_document,
     job_document,
     preview_document,
-    queue_document,
     search_document,
     series_document,
     system_document,
@@ -28,6 +27,7 @@ from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import read_job
 from mqworker.operate.picture import Picture
 from mqworker.operate.search import MOST_FOUND, search
+from mqworker.operate.status_document import queue_document
 from mqworker_services.web.access import LOCAL, Identity
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.openapi import openapi_document

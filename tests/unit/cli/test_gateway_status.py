@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from mqworker.actors.gateway.loop import GatewayPace
-from mqworker.cli.status.gateway_lines import gateway_documents, gateway_lines
+from mqworker.cli.status.gateway_lines import gateway_lines
 from mqworker.model.view import ChildView
+from mqworker.operate.gateway_figures import gateway_documents
 
 FACTS = {
     "listens": "127.0.0.1:6390",

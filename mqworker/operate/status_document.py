@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqworker.cli.status.gateway_lines import gateway_documents
 from mqworker.errors import MqworkerError
 from mqworker.model.verdict import judge
 from mqworker.model.view import ChildView, NodeView, QueueView, SystemView
+from mqworker.operate.gateway_figures import gateway_documents
 from mqworker.redaction import masked_text
 
 # Any: what JSON can hold.
