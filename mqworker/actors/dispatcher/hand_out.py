@@ -103,8 +103,11 @@ class HandOut:
         self._waiting.extend([(queue, each) for each in claimed])
 
     def put_back(self, queue: DispatchedQueue, *returned: Claimed) -> None:
-        """Nobody began these, in the order of delivery: they are older than the others."""
-        self._waiting.extendleft((queue, each) for each in reversed(returned))
+        """Nobody began these: each takes its place again, before all of its queue that were claimed later."""
+        back = {each.fence: each for each in returned}
+        back.update({claimed.fence: claimed for each, claimed in self._waiting if each is queue})
+        others = [waiting for waiting in self._waiting if waiting[0] is not queue]
+        self._waiting = deque([*((queue, back[fence]) for fence in sorted(back)), *others])
 
     def fences_of(self, queue: DispatchedQueue) -> set[int]:
         """What waits here of one queue."""

@@ -87,7 +87,7 @@ class EarlyStarts:
             del self._over[queue.name, handed_over.fence]
         elif not self._is_begun(queue, handed_over, now_ms):
             delivery = Claimed(handed_over.fence, handed_over.record, now_ms)
-            self._hand_out.put(queue, queue.take_handed_over(delivery))
+            self._hand_out.put_back(queue, *queue.take_handed_over(delivery))
 
     def note_over(self, queue: str, fence: int) -> None:
         """It is not to be run any more, should its wake-up come late."""
@@ -171,7 +171,8 @@ class EarlyStarts:
         flight = worker.drop(name, fence)
         if flight is not None:
             queue = self._queue_by_mark[mark_of(name)]
-            self._hand_out.put(queue, queue.take_handed_over(Claimed(fence, flight.record, since_ms)))
+            # What was claimed since is younger: it must not be handed out first.
+            self._hand_out.put_back(queue, *queue.take_handed_over(Claimed(fence, flight.record, since_ms)))
 
 
 def _was_handed_out(worker: WorkerState, key: tuple[str, int]) -> bool:

@@ -12,6 +12,7 @@ from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.give_back import LONGEST_PAUSE_MS
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_ALONE_MS, MOST_WAITING_ALONE
 from mqworker.actors.dispatcher.lost_workers import EVIDENCE_WAIT_MS
+from mqworker.actors.dispatcher.queue import Claimed
 from mqworker.actors.dispatcher.workers import SHORTEST_PATIENCE_MS
 from mqworker.actors.mail import (
     DeliveriesFinished,
@@ -508,3 +509,15 @@ def test_what_crashed_before_runs_with_nothing_beside_it(stage: Stage) -> None:
     first = stage.dispatcher.facts()["in_flight"]
 
     assert first == 2, "the suspect waits until the worker is empty"
+
+
+def test_what_nobody_began_takes_its_place_again_whoever_returns_it_first(stage: Stage) -> None:
+    hire(stage, "worker:0")
+    queue, hand_out = stage.dispatcher._queues["default"], stage.dispatcher._hand_out
+    claimed = [Claimed(fence, record, 0) for fence, record in enumerate(ordinary(1, 2, 3, 4, 5))]
+
+    hand_out.put(queue, claimed[3:])
+    hand_out.put_back(queue, *claimed[:2])
+    hand_out.put_back(queue, claimed[2])
+
+    assert hand_out.take_all() == {queue: claimed}

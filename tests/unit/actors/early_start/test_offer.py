@@ -117,6 +117,22 @@ def test_who_was_late_is_not_the_first_to_be_given_it_again(stage: Stage) -> Non
     assert handed_out(posts) == [("worker:1", [900])]
 
 
+def test_what_its_worker_does_not_begin_is_handed_out_before_what_was_claimed_since(stage: Stage) -> None:
+    """The worker has room on its event loop, so that more is claimed while its early start is still open."""
+    stage.hire("worker:0", task={}, atask={"async": True})
+    tasks = stage.dispatcher._workers["worker:0"].tasks
+    stage.mail(WorkerReady(tasks, {"default": {"weight": 1}}, 1, 100), "worker:0")
+    stage.turn()
+    stage.hand_over(1, RECORD, offered(stage)[0])
+    stage.store._fence = 1
+    stage.store.line = [a_record(number) for number in (2, 3)]
+    stage.dispatcher._queues["default"].may_have_messages = True
+
+    posts = stage.turn() + stage.turn(passed_ms=LOOK_AFTER_MS)
+
+    assert handed_out(posts)[:1] == [("worker:0", [1])]
+
+
 def test_of_two_queues_that_offered_the_same_ticket_the_other_message_is_handed_out(stage: Stage) -> None:
     stage.hire("worker:0", "worker:1")
     tasks = stage.dispatcher._workers["worker:0"].tasks
