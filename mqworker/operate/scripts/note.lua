@@ -6,9 +6,11 @@
 -- Returns  1 noted, 0 it was noted before
 -- Repeatable: an entry with the same mark among the newest is the same call, sent again.
 
+-- @include slices
+
 local audit = KEYS[1]
 local kept, mark = ARGV[1], ARGV[2]
-local fields = { unpack(ARGV, 3) }
+local fields = values_from(ARGV, 3)
 
 for _, entry in ipairs(redis.call('XREVRANGE', audit, '+', '-', 'COUNT', 50)) do
   if entry[2][2] == mark then return 0 end

@@ -26,6 +26,7 @@ def library_source(namespace: str, events_kept: int, dedup_window_ms: int) -> st
         f"#!lua name={LIBRARY}",
         f"local namespace, kept, window_ms = '{namespace}', {events_kept}, {dedup_window_ms}",
         f"local key_patterns = {{ {patterns} }}",
+        part_of(__package__, "slices"),
     ]
     parts += [f"local function run_{verb}(KEYS, ARGV)\n{_body(verb)}\nend" for verb in _VERBS]
     return "\n".join([*parts, part_of(__package__, "functions")])

@@ -8,6 +8,7 @@
 --          first; or 'queueNotFound'
 -- Numbered because: a copy that comes late would take and count messages that nobody hears of.
 
+-- @include slices
 -- @include clock
 -- @include queue
 -- @include order
@@ -41,8 +42,8 @@ for i, entry in ipairs(found) do
   holding[2 * i - 1], holding[2 * i] = fence, entry[1] .. ' ' .. digits(entry[3])
   ends[2 * i - 1], ends[2 * i] = ends_at_ms, fence
 end
-redis.call('HSET', held, unpack(holding))
-redis.call('ZADD', leases, unpack(ends))
+call_many('HSET', held, holding)
+call_many('ZADD', leases, ends)
 mark_received(found, queue.total_received, ends_at_ms)
 remember_reply(lane, number, digits(first) .. ' ' .. as_received(found))
 return { first, found }

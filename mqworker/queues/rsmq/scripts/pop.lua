@@ -7,6 +7,7 @@
 -- Returns  {{id, message, times received, first received at ms}} or {}, or 'queueNotFound'
 -- Atomic because: between receiving and deleting somebody else could receive it too.
 
+-- @include slices
 -- @include clock
 -- @include queue
 -- @include order

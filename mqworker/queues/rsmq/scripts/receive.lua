@@ -8,6 +8,7 @@
 -- Returns  {{id, message, times received, first received at ms}, ...}, or 'queueNotFound'
 -- Numbered because: a copy that comes late would hide and count messages that nobody hears of.
 
+-- @include slices
 -- @include clock
 -- @include queue
 -- @include order

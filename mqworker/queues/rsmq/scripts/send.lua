@@ -10,6 +10,7 @@
 -- Returns  {beginning of the ids}, or 'queueNotFound' or 'messageTooLong'
 -- Atomic because: a message without its place in the line would never be received, and never be deleted.
 
+-- @include slices
 -- @include clock
 -- @include queue
 -- @include order
@@ -48,7 +49,8 @@ for at = first_message, #ARGV, stride do
   fields[#fields + 1] = message
 end
 local total = #scores / 2
-redis.call('ZADD', line, unpack(scores))
-redis.call('HSET', messages, 'totalsent', digits(queue.total_sent + total), unpack(fields))
+call_many('ZADD', line, scores)
+redis.call('HSET', messages, 'totalsent', digits(queue.total_sent + total))
+call_many('HSET', messages, fields)
 if channel ~= '' then redis.call('PUBLISH', channel, digits(length + total)) end
 return answer(lane, number, { stamp })

@@ -7,6 +7,7 @@
 -- Returns  as in parts/attributes.lua, or 'queueNotFound'
 -- Numbered because: a copy that comes late would undo what was set meanwhile.
 
+-- @include slices
 -- @include clock
 -- @include queue
 -- @include order
@@ -21,5 +22,6 @@ if earlier then return same_answer(earlier) end
 if not queue_settings() then return 'queueNotFound' end
 redis.call('ZCARD', line) -- a foreign type shows itself before the first write
 
-redis.call('HSET', messages, 'modified', digits(math.floor(now_ms / 1000)), unpack(ARGV, first_value))
+redis.call('HSET', messages, 'modified', digits(math.floor(now_ms / 1000)))
+call_many('HSET', messages, values_from(ARGV, first_value))
 return answer(lane, number, attributes())

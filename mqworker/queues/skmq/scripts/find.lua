@@ -5,7 +5,9 @@
 -- ARGV     fields
 -- Returns  {entry or '', ...}
 
+-- @include slices
+
 local index = KEYS[1]
-local found = redis.call('HMGET', index, unpack(ARGV))
+local found = read_many('HMGET', index, ARGV)
 for i = 1, #ARGV do found[i] = found[i] or '' end
 return found

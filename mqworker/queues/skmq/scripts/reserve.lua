@@ -9,6 +9,7 @@
 -- Returns  {entry, ...}: for each message '' when it was noted, else the entry that is there
 -- Repeatable: an entry with the same id is the caller's own.
 
+-- @include slices
 -- @include clock
 
 local index, queues = KEYS[1], KEYS[2]
@@ -17,7 +18,7 @@ local guard_ms, queue, gone_id, first_message, stride = tonumber(ARGV[1]), ARGV[
 redis.call('SCARD', queues) -- a foreign type shows itself before the first write
 local msgids, before_id = {}, digits(now_ms) .. ' ' .. queue .. ' '
 for at = first_message, #ARGV, stride do msgids[#msgids + 1] = ARGV[at] end
-local entries = redis.call('HMGET', index, unpack(msgids))
+local entries = read_many('HMGET', index, msgids)
 
 local function is_taken(entry, id)
   local at_ms, known_id = string.match(entry, '^(%d+) [^ ]+ ([^ ]+)')
@@ -36,5 +37,5 @@ for i, msgid in ipairs(msgids) do
   end
 end
 redis.call('SADD', queues, queue)
-if #noted > 0 then redis.call('HSET', index, unpack(noted)) end
+if #noted > 0 then call_many('HSET', index, noted) end
 return replies

@@ -11,6 +11,7 @@
 -- Atomic because: a record that was popped and not yet copied to all would be lost to some for ever.
 -- Repeatable: again, it moves the next ones.
 
+-- @include slices
 -- @include keys
 -- @include peers
 
@@ -58,5 +59,5 @@ if wait_ms >= 0 then return { 0, 0, math.max(1, wait_ms) } end
 
 local records = redis.call('LPOP', queue, math.min(count, math.max(1, math.floor(MOST_COPIES / #lists))))
 if not records then return { 0, 0, 0 } end
-for _, list in ipairs(lists) do redis.call('RPUSH', list, unpack(records)) end
+for _, list in ipairs(lists) do call_many('RPUSH', list, records) end
 return { #records, redis.call('LLEN', queue), 0 }

@@ -9,6 +9,7 @@
 -- Calls   whoever dispatches, on the channel named like the side key, when the main queue was empty and has listeners
 -- Atomic because: a batch is visible whole or not at all, and a repeated call must find what it did before.
 
+-- @include slices
 -- @include keys
 -- @include order
 -- @include calls
@@ -31,7 +32,7 @@ for at = first_record, #ARGV, 2 do
   ids[#ids + 1] = id
   records[#records + 1] = '{"id":"' .. id .. head .. (payload ~= '' and ',"payload":"' .. payload .. '"' or '') .. '}'
 end
-local length = redis.call('RPUSH', queue, unpack(records))
+local length = call_many('RPUSH', queue, records)
 if ttl_ms ~= '0' then redis.call('PEXPIRE', queue, ttl_ms) end
 if length == #records and redis.call('SISMEMBER', subscribed, queue) == 1 then redis.call('SPUBLISH', side, 'ready') end
 return remember_reply(lane, number, ids)

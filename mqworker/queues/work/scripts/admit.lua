@@ -19,6 +19,7 @@
 -- Returns  {admitted, ms until the next token of a gate where somebody waits, -1 for none}
 -- Atomic because: a token that was taken and a message that did not get in would slow the gate down for ever.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record

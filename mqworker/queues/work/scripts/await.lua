@@ -6,6 +6,7 @@
 -- Returns  {result or grave or false, ...}: 'S<result>', 'C', 'E', 'D<grave>'; false while it has not ended
 -- Repeatable: asking twice is asking once.
 
+-- @include slices
 -- @include keys
 
 local outcomes, open = {}, {}
@@ -22,5 +23,5 @@ for i, id in ipairs(ARGV) do
     open[#open + 1] = id
   end
 end
-if #open > 0 then redis.call('SADD', waiters, unpack(open)) end
+if #open > 0 then call_many('SADD', waiters, open) end
 return outcomes

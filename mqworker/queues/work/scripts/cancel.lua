@@ -9,6 +9,7 @@
 -- Returns  1 cancelled, 0 not in this window, -1 not in this window and there is none behind it
 -- Numbered because: a copy that comes late would take out a later message with the same chosen id.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order

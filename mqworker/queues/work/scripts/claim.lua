@@ -16,6 +16,7 @@
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind
 -- Atomic because: a message that left the line without a lease would be lost with its consumer.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -46,7 +47,7 @@ if earlier then
   local first, last = string.match(earlier, '^(%d+) (%d+)$')
   local fences = {}
   for fence = tonumber(first), tonumber(last) do fences[#fences + 1] = digits(fence) end
-  return { tonumber(first), #fences > 0 and redis.call('HMGET', held, unpack(fences)) or {} }
+  return { tonumber(first), #fences > 0 and read_many('HMGET', held, fences) or {} }
 end
 
 local switches = redis.call('HMGET', meta, 'paused', 'offer')
@@ -85,7 +86,7 @@ local function offer_to_begin(without)
   end
 end
 
-local found = #ARGV > 8 and take_parked(count, { unpack(ARGV, 9) }, kept, window_ms) or {}
+local found = #ARGV > 8 and take_parked(count, values_from(ARGV, 9), kept, window_ms) or {}
 local records, stopped_early = take(count - #found, kept, window_ms)
 if #found > 0 then
   for _, record in ipairs(records) do found[#found + 1] = record end
@@ -107,14 +108,14 @@ for i, record in ipairs(records) do
   holding[2 * i] = record
 end
 if consumer ~= '' then enter() end
-redis.call('HSET', held, unpack(holding))
+call_many('HSET', held, holding)
 if consumer == '' then
   local ends_at_ms, ends = digits(now_ms + lease_ms), {}
   for i = 1, #records do
     ends[2 * i - 1] = ends_at_ms
     ends[2 * i] = holding[2 * i - 1]
   end
-  redis.call('ZADD', leases, unpack(ends))
+  call_many('ZADD', leases, ends)
 end
 remember_reply(lane, number, digits(first) .. ' ' .. digits(first + #records - 1))
 return { first, records }

@@ -21,6 +21,7 @@
 local meta, ready, urgent, delayed, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lane, number, kept, codec, block, first_message = '@' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], 6
 
+local MOST_AT_ONCE = 4000 -- as in parts/slices.lua, which would cost each call of one message its functions
 local LARGEST_HANDED_OVER = 65536 -- a subscriber that gets too much at once is cut off by the server
 
 local total = #ARGV - first_message + 1
@@ -80,7 +81,9 @@ if total == 1 then
 else
   local records = {}
   for i = 1, total do records[i] = stamp .. ARGV[first_message + i - 1] end
-  redis.call('RPUSH', ready, unpack(records))
+  for first = 1, total, MOST_AT_ONCE do
+    redis.call('RPUSH', ready, unpack(records, first, math.min(first + MOST_AT_ONCE - 1, total)))
+  end
 end
 redis.call('HSET', meta, lane, called, 'enqueued', passed)
 if length == 0 then redis.call('SPUBLISH', meta, 'ready') end

@@ -16,6 +16,8 @@
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Repeatable because: a batch fits its place once; the second time the progress is another.
 
+-- @include slices
+
 local meta, ready, urgent, delayed, events, progress = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local part, before, after, progress_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local kept, codec, block, first_message = ARGV[5], ARGV[6], ARGV[7], 8
@@ -40,7 +42,7 @@ local block_id = redis.call('XADD', events, 'MAXLEN', '~', kept, '*', 'n', total
 local stamp = string.sub(block_id, 1, 13)
 local records = {}
 for i = 1, total do records[i] = stamp .. ARGV[first_message + i - 1] end
-redis.call('RPUSH', ready, unpack(records))
+call_many('RPUSH', ready, records)
 redis.call('HINCRBY', meta, 'enqueued', total)
 redis.call('HSET', progress, part, after)
 redis.call('PEXPIRE', progress, progress_ms)

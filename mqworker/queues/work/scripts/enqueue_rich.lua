@@ -13,6 +13,7 @@
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -89,7 +90,7 @@ local function read_guards()
     if terms_of(ARGV[at]).is_guarded then wanted[#wanted + 1] = ARGV[at + 2] end
   end
   if #wanted == 0 then return end
-  for i, guard in ipairs(redis.call('HMGET', guards, unpack(wanted))) do guard_by_key[wanted[i]] = guard end
+  for i, guard in ipairs(read_many('HMGET', guards, wanted)) do guard_by_key[wanted[i]] = guard end
 end
 read_guards()
 
@@ -183,7 +184,7 @@ end
 for at = first_message, #ARGV, stride do
   store((at - first_message) / stride, terms_of(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
 end
-if #taken > 0 then redis.call('HSET', guards, unpack(taken)) end
+if #taken > 0 then call_many('HSET', guards, taken) end
 place_ready(placed, 'RPUSH')
 redis.call('HINCRBY', meta, 'enqueued', total - #void)
 append_block(kept, total, codec, block, void)

@@ -7,6 +7,7 @@
 -- Returns  how many expired; call again while it is what was asked for
 -- Lock-free: whoever removes the id from the deadlines first has reported it.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record
@@ -18,7 +19,7 @@ local kept, limit, window_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local ids = redis.call('ZRANGE', deadlines, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
 if #ids == 0 then return 0 end
-local records = redis.call('HMGET', parcels, unpack(ids))
+local records = read_many('HMGET', parcels, ids)
 redis.call('ZCARD', delayed)
 local has_guards = redis.call('HLEN', guards) > 0
 redis.call('SCARD', over)
@@ -27,7 +28,7 @@ redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 redis.call('HGET', meta, 'holes')
 
-redis.call('ZREM', deadlines, unpack(ids))
+call_many('ZREM', deadlines, ids)
 local happened = {}
 for i, id in ipairs(ids) do
   local record, event = records[i], { event = 'expired', task_id = id }

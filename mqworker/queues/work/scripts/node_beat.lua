@@ -6,11 +6,12 @@
 -- Returns  {consumer and time-out, last beat, ...} of all; only whether a beat changed means anything, for clocks may jump
 -- Repeatable: a second beat is a beat.
 
+-- @include slices
 -- @include clock
 
 local beats = KEYS[1]
 local kept_ms = tonumber(ARGV[1])
-local living = { unpack(ARGV, 2) }
+local living = values_from(ARGV, 2)
 
 for _, consumer in ipairs(living) do redis.call('ZADD', beats, digits(now_ms), consumer) end
 redis.call('ZREMRANGEBYSCORE', beats, '-inf', digits(now_ms - kept_ms))

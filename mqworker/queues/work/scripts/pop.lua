@@ -9,6 +9,7 @@
 -- Errors   WRONGTYPE
 -- Atomic because: an element between the two lines would be lost.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -66,8 +67,8 @@ for i, record in ipairs(records) do
   texts[2 * i - 1], texts[2 * i] = id, digits(now_ms) .. ' 1 ' .. record
 end
 if #records > 0 then
-  redis.call('ZADD', delivered, unpack(order))
-  redis.call('HSET', popped, unpack(texts))
+  call_many('ZADD', delivered, order)
+  call_many('HSET', popped, texts)
 end
 remember_reply(lane, number, table.concat(ids, ' '))
 return reply

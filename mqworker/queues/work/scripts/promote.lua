@@ -6,6 +6,7 @@
 -- Returns  {promoted, ms until the next one is due, -1 for none}; call again while as many came as were asked for
 -- Lock-free: whoever removes the id from the delayed set first has promoted it.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record
@@ -20,9 +21,9 @@ redis.call('ZCARD', gates)
 local ids = redis.call('ZRANGE', delayed, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
 if #ids > 0 then
   local due = {}
-  local records = redis.call('HMGET', parcels, unpack(ids))
-  redis.call('ZREM', delayed, unpack(ids))
-  redis.call('HDEL', parcels, unpack(ids))
+  local records = read_many('HMGET', parcels, ids)
+  call_many('ZREM', delayed, ids)
+  call_many('HDEL', parcels, ids)
   for i, record in ipairs(records) do
     if record and is_record(record) and has_gate(record) then
       place_limited(gate_of(record), ids[i], record)

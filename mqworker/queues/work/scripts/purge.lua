@@ -9,6 +9,7 @@
 -- Returns  {thrown away, left}; call again while something is left
 -- Numbered because: a copy that comes late would throw away what was enqueued since.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -56,7 +57,7 @@ end
 
 local function tell_waiters()
   if not has_waiters or #gone == 0 then return end
-  for i, is_awaited in ipairs(redis.call('SMISMEMBER', waiters, unpack(gone))) do
+  for i, is_awaited in ipairs(read_many('SMISMEMBER', waiters, gone)) do
     if is_awaited == 1 then redis.call('HSET', results, gone[i], 'C') end
   end
   announce(gone)
@@ -69,11 +70,11 @@ local function throw_some()
   for _, record in ipairs(redis.call('LPOP', ready, limit) or {}) do thrown = thrown + throw(record) end
   local ids = redis.call('ZRANGE', delayed, 0, limit - 1)
   if #ids > 0 then
-    for _, record in ipairs(redis.call('HMGET', parcels, unpack(ids))) do
+    for _, record in ipairs(read_many('HMGET', parcels, ids)) do
       if record then thrown = thrown + throw(record) end
     end
-    redis.call('ZREM', delayed, unpack(ids))
-    redis.call('HDEL', parcels, unpack(ids))
+    call_many('ZREM', delayed, ids)
+    call_many('HDEL', parcels, ids)
   end
   redis.call('HSET', meta, 'holes', digits(holes))
   tell_waiters()

@@ -8,6 +8,7 @@
 -- Errors   WRONGTYPE, MQW_FULL, MQW_MODEL where a queue of another model has this name
 -- Atomic because: ids, elements and the newest id of the queue belong together.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -58,7 +59,7 @@ for i, id in ipairs(ids) do
   records[i] = digits(now_ms) .. '0--' .. '-' .. '00000000' .. id .. ' - ' .. ARGV[first_element + i - 1]
   lines[i] = '{"event":"enqueued","task_id":"' .. id .. '"}'
 end
-redis.call('RPUSH', ready, unpack(records))
+call_many('RPUSH', ready, records)
 redis.call('HSET', meta, 'newest_ms', digits(ms), 'newest_sequence', digits(sequence + count - 1))
 redis.call('HINCRBY', meta, 'enqueued', count)
 append_block(kept, count, 'j', table.concat(lines, '\n'), {})

@@ -10,6 +10,7 @@
 -- Atomic because: an element between the two lines would be lost. Numbered because: a copy that comes
 -- late would take an element from whoever popped it since.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order

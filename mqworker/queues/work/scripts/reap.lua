@@ -12,6 +12,7 @@
 -- Returns  released, stopped or buried, or -1 when the consumer is alive; call again while it is what was asked for
 -- Lock-free: whoever removes the record first has released it; a second reaper finds nothing.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record
@@ -54,10 +55,10 @@ if #fences == 0 then
 end
 -- The latest first: a batch goes in front of the one before it, so that the oldest end up foremost.
 table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(other) or 0) end)
-fences = { unpack(fences, math.max(1, #fences - limit + 1)) }
+fences = values_from(fences, math.max(1, #fences - limit + 1))
 
 local front, happened, ended, stopped, buried = {}, {}, {}, 0, 0
-for _, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
+for _, record in ipairs(read_many('HMGET', held, fences)) do
   if not is_record(record) then
     front[#front + 1] = record
   else
@@ -87,7 +88,7 @@ for _, record in ipairs(redis.call('HMGET', held, unpack(fences))) do
     end
   end
 end
-redis.call('HDEL', held, unpack(fences))
+call_many('HDEL', held, fences)
 if redis.call('HLEN', held) == 0 then redis.call('ZREM', consumers, consumer) end
 local released = #front
 front = return_to_gates(front) -- which of it has started nobody knows: one more start needs one more permit

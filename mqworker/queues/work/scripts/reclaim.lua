@@ -7,6 +7,7 @@
 -- Returns  {reclaimed or stopped, buried}; call again while their sum is what was asked for
 -- Lock-free: whoever removes the lease first has reclaimed it; a second reclaimer finds nothing.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record
@@ -29,7 +30,7 @@ if #fences == 0 then -- an end that no claim can have set would hold its message
 end
 if #fences == 0 then return { 0, 0 } end
 table.sort(fences, function(one, other) return (tonumber(one) or 0) < (tonumber(other) or 0) end)
-local records = redis.call('HMGET', held, unpack(fences))
+local records = read_many('HMGET', held, fences)
 local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
@@ -77,8 +78,8 @@ for i = 1, #fences do
   end
 end
 
-redis.call('HDEL', held, unpack(fences))
-redis.call('ZREM', leases, unpack(fences))
+call_many('HDEL', held, fences)
+call_many('ZREM', leases, fences)
 local reclaimed = #front
 front = return_to_gates(front)
 place_ready(front, 'LPUSH')

@@ -6,6 +6,7 @@
 -- Returns  {repaired, cursor of the parcels, cursor of the held}
 -- Repeatable: what is whole is left alone.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record

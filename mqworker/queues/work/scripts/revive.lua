@@ -7,6 +7,7 @@
 -- Returns  {id, ...}: those that were dead letters and are ready now
 -- Numbered because: a copy that comes late would revive what was buried again.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order

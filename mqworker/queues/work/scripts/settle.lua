@@ -16,6 +16,7 @@
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
@@ -50,7 +51,7 @@ for at = first_run, first_result - 1, 2 do
   for offset = 0, tonumber(ARGV[at + 1]) - 1 do fences[#fences + 1] = first + offset end
 end
 for at = first_other, #ARGV, stride do fences[#fences + 1] = ARGV[at + 1] end
-local records = redis.call('HMGET', held, unpack(fences))
+local records = read_many('HMGET', held, fences)
 local was_idle = is_idle()
 local has_guards = redis.call('HLEN', guards) > 0
 if has_guards then redis.call('HLEN', outbox) end
@@ -157,16 +158,16 @@ for i = done_count + 1, #fences do
   end
 end
 
-redis.call('HDEL', held, unpack(fences))
+call_many('HDEL', held, fences)
 if has_ends and #lost < #fences then
   -- Only of those that were held: a lost one may be somebody else's by now, with an end that must stay.
   for i, fence in ipairs(fences) do
     if records[i] then settled_fences[#settled_fences + 1] = fence end
   end
-  redis.call('ZREM', leases, unpack(settled_fences))
+  call_many('ZREM', leases, settled_fences)
 end
 if #kept_results > 0 then
-  redis.call('HSET', results, unpack(kept_results))
+  call_many('HSET', results, kept_results)
   local period_ms = tonumber(redis.call('HGET', meta, 'results_ms') or 0)
   if longest_ms > period_ms then
     redis.call('HSET', meta, 'results_ms', digits(longest_ms)) -- rotate_results.lua goes by the longest

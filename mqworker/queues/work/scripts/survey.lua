@@ -8,6 +8,7 @@
 --          {task, mark of parts/parked.lua, task, mark, ...}: of each message that is parked for a while
 -- What each consumer holds is found by the name of a declared key: in the queue's slot, one per consumer (decision 9).
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include record
@@ -15,7 +16,7 @@
 -- @include parked
 
 local sample_count = tonumber(ARGV[1])
-local names = { unpack(ARGV, 2) }
+local names = values_from(ARGV, 2)
 local held_by_nobody, delivered, samples = KEYS[21], KEYS[22], KEYS[23]
 
 local HEADER_LENGTH = 25
@@ -72,4 +73,4 @@ local depths = {
   redis.call('HLEN', held_by_nobody),
 }
 local latest = redis.call('LRANGE', samples, 0, sample_count - 1)
-return { now_ms, redis.call('HMGET', meta, unpack(names)), depths, front_header(), each_consumer(), latest, each_parked() }
+return { now_ms, read_many('HMGET', meta, names), depths, front_header(), each_consumer(), latest, each_parked() }

@@ -14,7 +14,7 @@ local function visible(count)
     for i, id in ipairs(ids) do
       wanted[3 * i - 2], wanted[3 * i - 1], wanted[3 * i] = id, id .. ':rc', id .. ':fr'
     end
-    local fields, dropped_before = redis.call('HMGET', messages, unpack(wanted)), dropped
+    local fields, dropped_before = read_many('HMGET', messages, wanted), dropped
     for i, id in ipairs(ids) do
       local message, received, first_at = fields[3 * i - 2], decimal(fields[3 * i - 1]) or 0, fields[3 * i]
       if message then
@@ -43,8 +43,8 @@ local function mark_received(found, total_received, visible_at_ms)
       counts[#counts + 1] = digits(now_ms)
     end
   end
-  redis.call('ZADD', line, unpack(scores))
-  redis.call('HSET', messages, unpack(counts))
+  call_many('ZADD', line, scores)
+  call_many('HSET', messages, counts)
 end
 
 -- What is remembered of a reply: all but the messages, which are still there.

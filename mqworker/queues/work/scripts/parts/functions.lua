@@ -32,7 +32,7 @@ local function reply_of(reply)
 end
 
 local function push(keys, args, name)
-  local reply = run_push(keys, { NO_LANE, NO_NUMBER, kept, unpack(args) })
+  local reply = run_push(keys, values_from(args, 1, { NO_LANE, NO_NUMBER, kept }))
   if not reply.err then redis.pcall('SADD', namespace .. ':queues', name) end -- in a cluster it lies elsewhere
   return reply
 end
@@ -49,7 +49,7 @@ local function pop(keys, args)
 end
 
 local function ack(keys, args)
-  return reply_of(run_ack(keys, { NO_LANE, NO_NUMBER, kept, window_ms, unpack(args) }))
+  return reply_of(run_ack(keys, values_from(args, 1, { NO_LANE, NO_NUMBER, kept, window_ms })))
 end
 
 local function recover(keys, args)

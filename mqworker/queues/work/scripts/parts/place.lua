@@ -31,7 +31,7 @@ local function place_ready(records, side)
       plain[#plain + 1] = record
     end
   end
-  if #plain > 0 then redis.call(side, ready, unpack(plain)) end
+  if #plain > 0 then call_many(side, ready, plain) end
 end
 
 -- Members of delayed are ids; a priority needs no place there, it stands in the record.
