@@ -21,6 +21,7 @@ tests/redis/test_record.py keeps the two in step.
 """
 
 import re
+from collections.abc import Iterable
 
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
@@ -41,7 +42,8 @@ _ANY = re.compile(
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
-_GUARD_AT, _EXTRAS_AT = 14, 15
+_GUARD_AT, _EXTRAS = 14, slice(15, 16)
+_LIMITED = frozenset((b"g", b"b"))
 _PERMIT = re.compile(rb"([0-9]{1,9});")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SUSPECT = b"S"
@@ -143,10 +145,15 @@ def task_of(record: bytes) -> bytes:
     return parts[1] if len(parts) > 1 else b""
 
 
+def are_any_limited(records: Iterable[bytes]) -> bool:
+    """Whether some of them need a permit to start."""
+    return not _LIMITED.isdisjoint({record[_EXTRAS] for record in records})
+
+
 def permit_ms_of(record: bytes) -> int | None:
     """For how long since it was claimed a limited message may start; None when it needs no permit."""
-    extras = record[_EXTRAS_AT : _EXTRAS_AT + 1]
-    if extras not in (b"g", b"b"):
+    extras = record[_EXTRAS]
+    if extras not in _LIMITED:
         return None
     before = 2 + (record[_GUARD_AT : _GUARD_AT + 1] != b"-") + (extras == b"b")
     fields = record.split(b" ", before + 1)

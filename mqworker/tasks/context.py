@@ -41,7 +41,7 @@ class TaskLink(Protocol):
 class Context:
     """One delivery as its task sees it."""
 
-    __slots__ = ("_delivery", "_has_lease", "_is_cancelled", "_is_lost", "_link", "headers", "queue")
+    __slots__ = ("_delivery", "_has_lease", "_is_lost", "_link", "headers", "is_stop_requested", "queue")
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class Context:
         queue: str,
         headers: Mapping[str, str] = NO_HEADERS,
         link: TaskLink | None = None,
-        *,
-        has_lease: bool = True,
+        has_lease: bool = True,  # noqa: FBT001, FBT002 - positional: made for each delivery
     ) -> None:
         """`has_lease` is False for what was acknowledged before it began: no other run can have it."""
         self._delivery = delivery
         self._link = link
         self._has_lease = has_lease
-        self._is_cancelled = False
         self._is_lost = False
+        self.is_stop_requested = False
+        """Whether it is known here that the job is to stop; the server is not asked."""
         self.queue = queue
         self.headers = headers
 
@@ -97,15 +97,15 @@ class Context:
 
         In an async task it does not wait for the answer, which the next look knows; `ais_cancelled` does.
         """
-        if not self._is_cancelled and self._link is not None:
-            self._is_cancelled = self._link.is_cancelled(self.queue, self._delivery)
-        return self._is_cancelled
+        if not self.is_stop_requested and self._link is not None:
+            self.is_stop_requested = self._link.is_cancelled(self.queue, self._delivery)
+        return self.is_stop_requested
 
     async def ais_cancelled(self) -> bool:
         """`is_cancelled` for async tasks."""
-        if not self._is_cancelled and self._link is not None:
-            self._is_cancelled = await self._link.ais_cancelled(self.queue, self._delivery)
-        return self._is_cancelled
+        if not self.is_stop_requested and self._link is not None:
+            self.is_stop_requested = await self._link.ais_cancelled(self.queue, self._delivery)
+        return self.is_stop_requested
 
     def is_mine(self) -> bool:
         """Whether this delivery is still leased to this run. Asks the server: one round trip.
@@ -184,20 +184,15 @@ class Context:
 
     def request_cancel(self) -> None:
         """Note that the job is to stop; called by the worker, which knows first."""
-        self._is_cancelled = True
+        self.is_stop_requested = True
 
     def note_lost(self) -> None:
         """Note that somebody else has the message; for the worker, as above."""
         self._is_lost = self._has_lease
 
-    @property
-    def is_stop_requested(self) -> bool:
-        """Whether it is known here that the job is to stop; the server is not asked."""
-        return self._is_cancelled
-
     def stop_if_requested(self) -> None:
         """Raise `TaskCancelled` when it is known here that the job is to stop."""
-        if self._is_cancelled:
+        if self.is_stop_requested:
             raise TaskCancelled(f"{self.task} {self.id} was cancelled while it ran")
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.queue import LARGEST_CLAIM, Claimed, DispatchedQueue, DispatchedQueues
-from mqworker.actors.dispatcher.workers import Idle, RunTimes, Workers
+from mqworker.actors.dispatcher.run_times import RunTimes
+from mqworker.actors.dispatcher.workers import Idle, Workers
 from mqworker.actors.mail import PermitsWanted
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger

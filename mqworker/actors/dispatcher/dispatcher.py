@@ -41,6 +41,7 @@ from mqworker.actors.dispatcher.lost_workers import (
 )
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
+from mqworker.actors.dispatcher.run_times import RunTimes
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -50,7 +51,7 @@ from mqworker.actors.dispatcher.worker_care import (
     slot_of,
     stop_in,
 )
-from mqworker.actors.dispatcher.workers import Idle, RunTimes, Workers, WorkerState
+from mqworker.actors.dispatcher.workers import Idle, Workers, WorkerState
 from mqworker.actors.early_start.offer import LOOK_AFTER_MS, EarlyStarts
 from mqworker.actors.early_start.tickets import Tickets
 from mqworker.actors.gateway.serving import run_dispatcher

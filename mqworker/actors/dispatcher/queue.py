@@ -14,6 +14,7 @@ from mqworker.actors.mail import WorkerReady
 from mqworker.actors.run_slot import mark_of
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import (
+    are_any_limited,
     decode_record,
     is_on_probation,
     losses_of,
@@ -270,13 +271,14 @@ class DispatchedQueue:
         if self._looks_for_parked and self.asked_for:
             # What was parked was delivered before; as long as such come, there may be more of them.
             self._looks_for_parked = any(record[DELIVERIES] != NEVER_DELIVERED for _, record in reply)
-        return acked + self._to_hand_out([self._claimed(fence, record, now_ms) for fence, record in reply])
+        claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
+        if are_any_limited([record for _, record in reply]):
+            claimed = [self._with_permit(each) for each in claimed]
+        return acked + self._to_hand_out(claimed)
 
-    def _claimed(self, fence: int, record: bytes, now_ms: int) -> Claimed:
-        permit_ms = permit_ms_of(record)
-        if permit_ms is None:
-            return Claimed(fence, record, now_ms)
-        return Claimed(fence, record, now_ms, self._asked_at_ms + permit_ms)
+    def _with_permit(self, claimed: Claimed) -> Claimed:
+        permit_ms = permit_ms_of(claimed.record)
+        return claimed if permit_ms is None else claimed._replace(start_by_ms=self._asked_at_ms + permit_ms)
 
     def note_handed_over(self) -> None:
         """The server gave us a message as it was enqueued (enqueue.lua)."""

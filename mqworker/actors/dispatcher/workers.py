@@ -1,62 +1,17 @@
-"""Workers as the dispatcher sees them: what each has in flight, who has room, how long tasks run. Pure."""
+"""Workers as the dispatcher sees them: what each has in flight, who has room. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.model.record import id_of
 from mqworker.model.settlement import UNKNOWN_TASK
 
-BATCH_MS = 10.0
-"""The work that one batch should hold: enough to hide a round trip, and little enough to wait for."""
-LARGEST_BATCH = 250
-
-_OPTIMISM = 0.2  # the weight of the newest report in the moving average
-
-
-class RunTimes:
-    """Moving averages of run times by task."""
-
-    def __init__(self) -> None:
-        self._ms_by_task: dict[bytes, float] = {}
-        self._typical_ms: float | None = None
-
-    def note(self, run_ms_by_task: Mapping[str, tuple[int, float]]) -> None:
-        """Take in a worker's report: how many of each task ran, and for how long together."""
-        for task, (count, total_ms) in run_ms_by_task.items():
-            mean_ms = total_ms / count
-            known = self._ms_by_task.get(task.encode())
-            self._ms_by_task[task.encode()] = _moved(known, mean_ms)
-            self._typical_ms = _moved(self._typical_ms, mean_ms)
-
-    def of(self, task: bytes) -> float | None:
-        """The expected run time of a task, None while it has never been seen."""
-        return self._ms_by_task.get(task)
-
-    def batch_size(self, tasks: Iterable[bytes] | None = None) -> int:
-        """How many messages are about one batch of work; one, while nothing is known.
-
-        Of some tasks only, the slowest counts: nobody knows which of them come next.
-        """
-        expected_ms = self._typical_ms
-        if tasks is not None:
-            known = [self._ms_by_task[task] for task in tasks if task in self._ms_by_task]
-            expected_ms = max(known, default=None)
-        if expected_ms is None:
-            return 1
-        return max(1, min(LARGEST_BATCH, int(BATCH_MS / max(expected_ms, 1e-3))))
-
-
-def _moved(known: float | None, mean_ms: float) -> float:
-    # Upwards at once, downwards slowly: to think a slow task quick costs its neighbours more.
-    if known is None or mean_ms > known:
-        return mean_ms
-    return known + _OPTIMISM * (mean_ms - known)
-
-
 _AHEAD_MS = 2 * BATCH_MS
+_QUICKEST_MS = 1e-3
 SHORTEST_PATIENCE_MS = 2_000
 """So long a worker may take to get empty, the first time."""
 _MOST_AHEAD_BYTES = 32 * 1024 * 1024
@@ -222,6 +177,24 @@ class WorkerState:
             self.busy_ms += flight.expected_ms
             self.alone += flight.is_alone
 
+    def most_quick(self, expected_ms: float) -> int:
+        """How many more of these, one after another, it has room for."""
+        if not self.has_room(expected_ms):
+            return 0
+        return max(1, int((_AHEAD_MS - self.busy_ms) / max(expected_ms, _QUICKEST_MS)))
+
+    def take_quick(
+        self, queue: str, fences: Sequence[int], records: Sequence[bytes], expected_ms: float, now_ms: int
+    ) -> None:
+        """Note deliveries that run one after another: as `take` for each, at less than half its cost."""
+        flights = self.flights
+        for fence, record in zip(fences, records, strict=True):
+            flights[queue, fence] = Flight(
+                queue, record, expected_ms, is_alone=False, is_async=False, since_ms=now_ms
+            )
+        self.busy_ms += expected_ms * len(fences)
+        self.busy_bytes += sum(map(len, records))
+
     def take_accepted(self, now_ms: int) -> list[int]:
         """What it is to be told now."""
         accepted, self.accepted = self.accepted, []
@@ -251,21 +224,32 @@ class WorkerState:
         return sorted(ages, key=lambda each: -each[1])[:MOST_SHOWN]
 
     def drop(self, queue: str, fence: int) -> Flight | None:
-        """Forget a delivery that it reported or returned; None when it had none such."""
+        """Forget a delivery that it returned; None when it had none such."""
+        return self.drop_several(queue, [fence])[0]
+
+    def drop_several(self, queue: str, fences: Sequence[int]) -> list[Flight | None]:
+        """Forget what it reported; None for each that it did not have."""
         if self.presumed:
-            self.presumed.pop((queue, fence), None)
-        flight = self.flights.pop((queue, fence), None)
-        if flight is None:
-            return None
-        if flight.is_lone:
-            self.is_reserved = False
-        self.busy_bytes = max(0, self.busy_bytes - len(flight.record)) if self.flights else 0
-        if flight.is_async:
-            self.asynchronous -= 1
-        else:
-            self.busy_ms = max(0.0, self.busy_ms - flight.expected_ms) if self.flights else 0.0
-            self.alone -= flight.is_alone
-        return flight
+            for fence in fences:
+                self.presumed.pop((queue, fence), None)
+        forget = self.flights.pop
+        dropped = [forget((queue, fence), None) for fence in fences]
+        for flight in dropped:
+            if flight is None:
+                continue
+            if flight.is_lone:
+                self.is_reserved = False
+            self.busy_bytes -= len(flight.record)
+            if flight.is_async:
+                self.asynchronous -= 1
+            else:
+                self.busy_ms -= flight.expected_ms
+                self.alone -= flight.is_alone
+        if not self.flights:  # what was rounded, or learnt of a record since, does not add up
+            self.busy_ms, self.busy_bytes = 0.0, 0
+        elif self.busy_ms < 0.0 or self.busy_bytes < 0:
+            self.busy_ms, self.busy_bytes = max(0.0, self.busy_ms), max(0, self.busy_bytes)
+        return dropped
 
 
 @dataclass(slots=True)

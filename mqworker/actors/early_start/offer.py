@@ -17,8 +17,9 @@ from itertools import count, islice
 from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.lost_workers import LostWorkers
 from mqworker.actors.dispatcher.queue import NO_TICKET, Claimed, DispatchedQueue
+from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.actors.dispatcher.worker_care import WORKER, slot_of
-from mqworker.actors.dispatcher.workers import BATCH_MS, Flight, Workers, WorkerState
+from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
 from mqworker.actors.early_start.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
 from mqworker.actors.run_slot import mark_of
 from mqworker.model.quarantine import Quarantine
@@ -125,8 +126,7 @@ class EarlyStarts:
         if worker.ticket and not all(_was_handed_out(worker, (queue, fence)) for fence in fences):
             self.close(worker)
         worker.was_late = False
-        for fence in fences:
-            flight = worker.drop(queue, fence)
+        for fence, flight in zip(fences, worker.drop_several(queue, fences), strict=True):
             if flight is not None and not flight.is_async:
                 worker.is_slow = False  # it is past what took so long, unless it says so again
             if flight is None or not flight.record or worker.ticket:

@@ -70,8 +70,8 @@ class TaskRunner:
         self._chance = chance or random.SystemRandom()
         self._passes = passes
         self._prepared: dict[TaskName, PreparedTask] = {}
-        self._running: dict[tuple[str, int], Context] = {}
-        """By queue and fence: a message that was lost and came back may run here twice at a time."""
+        self._running: set[Context] = set()
+        """A message that was lost and came back may run here twice at a time."""
         self._interruptible: Context | None = None
         """Whose task is under way in the main thread, so that a signal may raise in it."""
         self._log = get_logger(part="tasks", worker=worker)
@@ -100,7 +100,8 @@ class TaskRunner:
             # Two blocks: what a signal raises while the inner one ends is still caught by the outer one.
             try:
                 self._interruptible = context
-                context.stop_if_requested()
+                if context.is_stop_requested:
+                    context.stop_if_requested()
                 value = task.call(envelope, context)
             finally:
                 self._interruptible = None
@@ -112,7 +113,7 @@ class TaskRunner:
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
-            self._running.pop((queue, delivery.fence), None)
+            self._running.discard(context)
         return self._succeeded(task, delivery, context, envelope, value=value, run=run)
 
     # Written out beside `run` on purpose: a generator that both follow costs a third more CPU per task, two
@@ -147,7 +148,7 @@ class TaskRunner:
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
-            self._running.pop((queue, delivery.fence), None)
+            self._running.discard(context)
         return self._succeeded(task, delivery, context, envelope, value=value, run=run)
 
     def is_async(self, task: TaskName) -> bool:
@@ -162,16 +163,16 @@ class TaskRunner:
 
     def cancel(self, message: MessageId) -> bool:
         """Let the task that runs this message see that it is to stop; False when it does not run here."""
-        contexts = [each for each in list(self._running.values()) if each.id == message]
+        contexts = [each for each in list(self._running) if each.id == message]
         for context in contexts:
             context.request_cancel()
         return bool(contexts)
 
     def note_lost(self, queue: str, fence: int) -> None:
         """Let the task that runs this delivery see that somebody else has it."""
-        context = self._running.get((queue, fence))
-        if context is not None:
-            context.note_lost()
+        for context in list(self._running):
+            if context.fence == fence and context.queue == queue:
+                context.note_lost()
 
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""
@@ -195,9 +196,8 @@ class TaskRunner:
         return task
 
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
-        context = self._running[queue, delivery.fence] = Context(
-            delivery, queue, envelope.headers, self._link, has_lease=task.has_lease
-        )
+        context = Context(delivery, queue, envelope.headers, self._link, task.has_lease)
+        self._running.add(context)
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
         return context

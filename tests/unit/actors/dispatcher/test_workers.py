@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mqworker.actors.dispatcher.workers import LARGEST_BATCH, Flight, RunTimes, Workers, WorkerState
+from mqworker.actors.dispatcher.run_times import LARGEST_BATCH, RunTimes
+from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
 
 
 def a_flight(expected_ms: float = 1.0, *, is_alone: bool = False, is_async: bool = False) -> Flight:
