@@ -54,7 +54,7 @@ def note(site: Site, deed: Deed) -> None:
 def read_audit(site: Site, count: int = 200) -> list[NotedDeed]:
     """The newest deeds, the newest first."""
     key = audit_key(site.settings.namespace)
-    entries: RawReply = site.store.read([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
+    entries: RawReply = site.store.send([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
     return [_noted(entry_id, fields) for entry_id, fields in entries or []]
 
 

@@ -96,12 +96,12 @@ class Painter:
         questions = [_questions(WorkQueueKeys.of(namespace, QueueName(name)), blocks) for name in names]
         if not isinstance(store.connection, ClusterConnection):
             with suppress(StoreRefused):  # a foreign key in the place of one of ours: each on its own
-                flat = store.read([each for pair in questions for each in pair], None) if names else []
+                flat = store.send([each for pair in questions for each in pair], None) if names else []
                 return list(zip(flat[::2], flat[1::2], strict=True))
         answers: list[RawReply] = []
         for pair in questions:
             try:
-                answers.append(store.read(pair, str(pair[0][1])))
+                answers.append(store.send(pair, str(pair[0][1])))
             except StoreRefused:
                 answers.append(((), ()))  # the verdict tells of it
         return answers

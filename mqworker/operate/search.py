@@ -238,4 +238,4 @@ def _as_job(
 
 
 def _ask(queue: WorkQueue, command: Command) -> RawReply:
-    return queue.store.read([command], queue.calls.keys.meta)[0]
+    return queue.store.send([command], queue.calls.keys.meta)[0]

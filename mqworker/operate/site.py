@@ -66,7 +66,7 @@ class Site:
 
     def now_ms(self) -> int:
         """The server's clock: all instants that are stored come from it."""
-        reply: RawReply = self.store.read([("TIME",)], None)[0]
+        reply: RawReply = self.store.send([("TIME",)], None)[0]
         seconds, microseconds = map(int, reply)
         return seconds * 1000 + microseconds // 1000
 

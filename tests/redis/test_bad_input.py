@@ -620,7 +620,7 @@ def test_a_restricted_user_can_do_nothing_else(
     queue = restricted()
 
     with pytest.raises(StoreRefused, match="NOPERM"):
-        queue.store.read([command], None)
+        queue.store.send([command], None)
 
 
 def test_the_upkeep_of_a_queue_that_never_was_is_harmless(queue: WorkQueue, raw: RawQueue) -> None:

@@ -75,7 +75,7 @@ def trace(queue: WorkQueue, message: MessageId, where: Whereabouts | None = None
 def read_letter(queue: WorkQueue, message: MessageId) -> DeadLetter | None:
     """The dead letter of this id, None when there is none."""
     keys = queue.calls.keys
-    grave, buried_at_ms = queue.store.read(
+    grave, buried_at_ms = queue.store.send(
         [("HGET", keys.named("graves"), message), ("ZSCORE", keys.named("dead"), message)], keys.meta
     )
     if not isinstance(grave, bytes) or not isinstance(buried_at_ms, bytes):
@@ -144,4 +144,4 @@ def _events_of(fields: dict[bytes, bytes], message: MessageId) -> list[dict[str,
 
 
 def _ask(queue: WorkQueue, command: Command) -> Reply:
-    return queue.store.read([command], queue.calls.keys.meta)[0]
+    return queue.store.send([command], queue.calls.keys.meta)[0]

@@ -94,7 +94,7 @@ def _subscribe(
 def _note_topics(home: SubscriptionHome, topics: set[TopicName]) -> None:
     key = subscriptions_key(home.connections.namespace)
     command = ("HSET", key, home.name, " ".join(sorted(topics))) if topics else ("HDEL", key, home.name)
-    home.connections.store.read([command], key)  # the same words again change nothing
+    home.connections.store.send([command], key)  # the same words again change nothing
 
 
 def _check_subscriber(task: Task[..., Any]) -> None:
