@@ -112,7 +112,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 "max_losses": settings.max_losses
                 if task.options.max_losses == AS_SET
                 else task.options.max_losses,
-                "limited": task.options.is_gated,
+                "limited": task.options.is_limited,
                 "version": task.binding.version,
             }
             for task in app.registry

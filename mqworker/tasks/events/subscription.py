@@ -104,7 +104,7 @@ def _check_subscriber(task: Task[..., Any]) -> None:
     options = task.definition.options
     if options.unique is not None:
         raise ConfigurationError(f"{task.name} subscribes and is unique; accepted is one of the two")
-    if options.gate_keys:
+    if options.limited_keys:
         raise ConfigurationError(
             f"{task.name} subscribes and has a rate with a key, or fair_by; accepted are rates without one"
         )

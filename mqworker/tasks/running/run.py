@@ -261,7 +261,7 @@ class TaskRunner:
         return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
 
     def _unpermitted(self, delivery: Delivery) -> Settlement:
-        """Its permit was for a start at another time: back to its gate, to wait for the next one."""
+        """Its permit was for a start at another time: so it waits for the next one."""
         self.unpermitted += 1
         return Release(delivery)
 

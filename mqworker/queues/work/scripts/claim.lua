@@ -22,7 +22,7 @@
 -- @include calls
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include parked
 -- @include guard
 -- @include report
