@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
@@ -73,14 +74,14 @@ class PreparedTask:
         return envelope
 
     def call(self, envelope: Envelope, context: Context) -> Value:
-        """Run the function in this thread, within its time."""
+        """Run the function in this thread, within its time; the context variables it sets end with it."""
         if self._takes_context:
             self._binding.inject(envelope.args, envelope.kwargs, context)
         timeout_ms = envelope.timeout_ms or self._timeout_ms
         if timeout_ms is None:
-            return self._function(*envelope.args, **envelope.kwargs)
+            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
         with alarm(timeout_ms, self.definition.name):
-            return self._function(*envelope.args, **envelope.kwargs)
+            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
 
     async def acall(self, envelope: Envelope, context: Context) -> Any:  # noqa: ANN401 - the user's value
         """Run the coroutine function on this event loop, within its time."""
