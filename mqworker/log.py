@@ -1,7 +1,9 @@
 """Log: events as JSON or console lines, from which no secret leaks and into which no value can forge a line.
 
-Loggers read the configuration when they write, so one made before `configure_logging` follows it too. The
-global configuration of structlog is left alone: it belongs to the application.
+A line is made by processors of structlog, one list for our loggers and for the standard `logging` of tasks:
+first those that add facts (`add_processors`), then those that bound, mask and render them. Loggers read the
+configuration when they write, so one made before `configure_logging` follows it too. The global configuration
+of structlog is left alone: it belongs to the application (decision 23).
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from mqworker.redaction import MASK, is_secret_name, masked_text
 
-if TYPE_CHECKING:  # importing it takes 50 ms, see `_record`
+if TYPE_CHECKING:  # importing it takes 40 ms, see `_processors`
     import logging
 
     from structlog.typing import Processor
@@ -67,7 +69,7 @@ class Logger:
 
     def _log(self, level: LogLevel, event: str, facts: dict[str, object]) -> None:
         if RANK_BY_LEVEL[level] >= _active.lowest_rank:
-            _active.write(level, event, {**self._bound, **facts})
+            _active.log(level, event, {**self._bound, **facts})
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
@@ -75,48 +77,45 @@ def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | N
     _active.direct(level, log_format, stream)
 
 
-def capture_standard_logging(*processors: Processor, **bound: object) -> None:
+def add_processors(*processors: Processor) -> None:
+    """Let processors of structlog add facts to every line of this process, those of `logging` included.
+
+    They see the facts as they were given; what they add is bounded and masked like all others.
+    """
+    _active.processors += processors
+
+
+@contextmanager
+def keep_processors() -> Iterator[None]:
+    """For tests: forget at its end what was added in the block."""
+    before = _active.processors
+    try:
+        yield
+    finally:
+        _active.processors = before
+
+
+def capture_standard_logging(**bound: object) -> None:
     """Write what the application says by `logging` as lines like ours, from the same level upwards.
 
-    `processors` of structlog may add facts to each line. What the application configures itself comes later
-    and wins.
+    What the application configures itself comes later and wins.
     """
     import logging  # noqa: PLC0415 - only workers need it
 
-    class Bridge(logging.Formatter):
-        @cached_property
-        def _formatter(self) -> logging.Formatter:  # made for the first line: see `_record`
-            return _standard_formatter(processors, bound)
+    # Any: structlog's own types of a processor.
+    def add_bound(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
+        return {**bound, **facts}
 
+    class Bridge(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
-            return self._formatter.format(record)
+            with suppress(Exception):  # as in `log`
+                added = (add_bound, *_active.processors)
+                return _formatter(added, is_console=_active.is_console).format(record)
+            return _failed_line(record.levelname.lower())
 
     handler = logging.StreamHandler(_active.stream)
     handler.setFormatter(Bridge())
     logging.basicConfig(handlers=[handler], level=_active.lowest_rank, force=True)
-
-
-def _standard_formatter(processors: Sequence[Processor], bound: Mapping[str, object]) -> logging.Formatter:
-    from structlog.stdlib import (  # noqa: PLC0415 - see `_record`
-        ExtraAdder,
-        ProcessorFormatter,
-        add_log_level,
-        add_logger_name,
-    )
-
-    return ProcessorFormatter(
-        foreign_pre_chain=[add_log_level, add_logger_name, ExtraAdder(), *processors],
-        processors=[ProcessorFormatter.remove_processors_meta, _as_line(bound)],
-    )
-
-
-# Any: structlog's own types of a processor.
-def _as_line(bound: Mapping[str, object]) -> Callable[[Any, str, MutableMapping[str, Any]], str]:
-    def render(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> str:  # noqa: ANN401
-        level, event = str(facts.pop("level", "info")), facts.pop("event", "")
-        return _active.line(level, event, {**bound, **facts})
-
-    return render
 
 
 def get_logger(**bound: object) -> Logger:
@@ -127,9 +126,10 @@ def get_logger(**bound: object) -> Logger:
 class _Output:
     """Where lines go and how they look. Until configured: warnings and errors, to stderr."""
 
-    __slots__ = ("_format", "_stream", "lowest_rank")
+    __slots__ = ("_format", "_stream", "lowest_rank", "processors")
 
     def __init__(self) -> None:
+        self.processors: tuple[Processor, ...] = ()
         self.direct("warning", "auto", None)
 
     def direct(self, level: LogLevel, log_format: LogFormat, stream: TextIO | None) -> None:
@@ -141,41 +141,98 @@ class _Output:
     def stream(self) -> TextIO:
         return self._stream or sys.stderr
 
-    def line(self, level: str, event: str, facts: Mapping[str, object]) -> str:
-        # A value may do anything when it is looked at; the work that logs it must go on.
-        with suppress(Exception):
-            record = _record(level, event, facts)
-            return _console_line(record) if self._is_console(self.stream) else json.dumps(record)
-        return f'{{"event": "log_line_failed", "level": "{level}"}}'
+    @property
+    def is_console(self) -> bool:
+        return self.stream.isatty() if self._format == "auto" else self._format == "console"
 
-    def write(self, level: LogLevel, event: str, facts: Mapping[str, object]) -> None:
-        stream, line = self.stream, self.line(level, event, facts)
+    def log(self, level: LogLevel, event: str, facts: Mapping[str, object]) -> None:
+        # A value may do anything when it is looked at; the work that logs it must go on.
+        try:
+            from structlog import BoundLogger  # noqa: PLC0415 - see `_processors`
+
+            processors = _processors(self.processors, is_console=self.is_console)
+            getattr(BoundLogger(_Lines(), processors, _renamed(facts)), level)(event)
+        except Exception:  # noqa: BLE001 - see above
+            self.write(_failed_line(level))
+
+    def write(self, line: str) -> None:
         # A closed or full stderr is no reason to stop either. One write, and no lock: a process forked while
         # another thread holds it would wait forever.
+        stream = self.stream
         with suppress(OSError, ValueError, AttributeError):
             encoding = stream.encoding or "utf-8"
             stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
             stream.flush()
-
-    def _is_console(self, stream: TextIO) -> bool:
-        return stream.isatty() if self._format == "auto" else self._format == "console"
 
 
 # The one module-level state of mqworker: a process has one log, and loggers must not care who configured it.
 _active = _Output()
 
 
-def _record(level: str, event: str, facts: Mapping[str, object]) -> dict[str, Any]:
-    # structlog takes 50 ms to import, most of it asyncio: only a process that writes a line pays for it.
-    from structlog.processors import TimeStamper, format_exc_info  # noqa: PLC0415
+# structlog takes 40 ms to import, a third of it asyncio: only a process that writes a line pays for it.
+@lru_cache(maxsize=8)
+def _processors(added: tuple[Processor, ...], *, is_console: bool) -> list[Processor]:
+    return [*_gathering(added), *_rendering(is_console=is_console)]
 
-    own: dict[str, Any] = {f"{name}_" if name in OWN_NAMES else name: value for name, value in facts.items()}
-    own = dict(format_exc_info(None, level, own))
+
+@lru_cache(maxsize=8)
+def _formatter(added: tuple[Processor, ...], *, is_console: bool) -> logging.Formatter:
+    from structlog.stdlib import ProcessorFormatter, add_logger_name  # noqa: PLC0415 - see above
+
+    return ProcessorFormatter(
+        foreign_pre_chain=[add_logger_name, _add_extra, *_gathering(added)],
+        processors=[ProcessorFormatter.remove_processors_meta, *_rendering(is_console=is_console)],
+    )
+
+
+def _gathering(added: tuple[Processor, ...]) -> list[Processor]:
+    """What adds facts: what the application bound, and what this process adds."""
+    from structlog.contextvars import merge_contextvars  # noqa: PLC0415 - see above
+
+    return [merge_contextvars, *added]
+
+
+def _rendering(*, is_console: bool) -> list[Processor]:
+    """What makes a line of the facts, after everything was added."""
+    from structlog.processors import TimeStamper, add_log_level, format_exc_info  # noqa: PLC0415 - see above
+
+    stamp = TimeStamper(fmt="iso", utc=True)
+    return [add_log_level, stamp, format_exc_info, _bounded, _console_line if is_console else _json_line]
+
+
+class _Lines:
+    """What structlog calls with the line, by the name of its level."""
+
+    def debug(self, line: str) -> None:
+        _active.write(line)
+
+    info = warning = error = debug
+
+
+def _renamed(facts: Mapping[str, object]) -> dict[str, object]:
+    return {f"{name}_" if name in OWN_NAMES else name: value for name, value in facts.items()}
+
+
+def _failed_line(level: str) -> str:
+    return json.dumps({"event": "log_line_failed", "level": level})
+
+
+# Any: structlog's own types of a processor, here and below.
+def _add_extra(logger: Any, method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
+    from structlog.stdlib import ExtraAdder  # noqa: PLC0415 - see above
+
+    extra = ExtraAdder()(logger, method, {"_record": facts["_record"]})
+    del extra["_record"]
+    return {**facts, **_renamed(extra)}
+
+
+def _bounded(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+    """Every value plain, bounded and masked; time, level and event first, a traceback last."""
+    own = dict(facts)
+    record: dict[str, Any] = {name: _text(own.pop(name)) for name in ("timestamp", "level", "event")}
     trace = own.pop("exception", None)
-    record: dict[str, Any] = {**TimeStamper(fmt="iso", utc=True)(None, level, {})}
-    record |= {"level": level, "event": _text(event)}
-    record |= {_text(name): MASK if is_secret_name(name) else _value(own[name]) for name in own}
-    return record if trace is None else record | {"exception": _last(masked_text(trace))}
+    record |= {_text(name): MASK if is_secret_name(name) else _value(value) for name, value in own.items()}
+    return record if trace is None else record | {"exception": _last(masked_text(_shown(trace)))}
 
 
 def _value(value: object) -> object:
@@ -231,7 +288,11 @@ def _last(text: str) -> str:
     return text if rest <= 0 else f"({rest} characters before) ...{text[-LONGEST_VALUE:]}"
 
 
-def _console_line(record: dict[str, Any]) -> str:
+def _json_line(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> str:  # noqa: ANN401
+    return json.dumps(facts)
+
+
+def _console_line(_logger: Any, _method: str, record: MutableMapping[str, Any]) -> str:  # noqa: ANN401
     facts = dict(record)
     trace = facts.pop("exception", "")
     head = f"{facts.pop('timestamp')} {facts.pop('level'):<7} {_word(facts.pop('event'))}"

@@ -210,14 +210,14 @@ class HeartbeatReaper:
         if self._snapshot is not None:
             key = node_key(self._namespace, self._snapshot.node)
             with suppress(StoreUnavailable):  # it ends by itself a little later
-                self._store.read([("DEL", key)], key)
+                self._store.send([("DEL", key)], key)
 
     def _show_node(self) -> None:
         if self._snapshot is None:
             return
         key, nodes = node_key(self._namespace, self._snapshot.node), nodes_key(self._namespace)
         shown = ("SET", key, json.dumps(self._snapshot.facts), "PX", _SNAPSHOT_TTL_MS)
-        for reply in self._store.read_each([shown, ("SADD", nodes, self._snapshot.node)], [key, nodes]):
+        for reply in self._store.send_each([shown, ("SADD", nodes, self._snapshot.node)], [key, nodes]):
             if isinstance(reply, MqworkerError):
                 raise reply
 

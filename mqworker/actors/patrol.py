@@ -161,7 +161,7 @@ class QueueLooks:
             keys += [f"{self._roster.prefix}{{{name}}}"] * per_queue
         if not commands:
             return {}
-        replies = iter(self._store.read_each(commands, keys))
+        replies = iter(self._store.send_each(commands, keys))
         return self._sorted({name: list(islice(replies, per_queue)) for name in names}, now_ms)
 
     def run(

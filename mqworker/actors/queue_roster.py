@@ -61,11 +61,11 @@ class QueueRoster:
         for bad in self._bad:
             note = self._store.quarantine.note
             note("queue name", self._registry, "no name of a queue", bad, remove_by="SREM")
-        size = self._store.read([("SCARD", self._registry)], self._registry)[0]
+        size = self._store.send([("SCARD", self._registry)], self._registry)[0]
         if size == self._size and now_ms < self._read_at_ms and not at_once:
             return []
         self._read_at_ms = now_ms + READ_AGAIN_MS
-        found = self._store.read([("SMEMBERS", self._registry)], self._registry)[0]
+        found = self._store.send([("SMEMBERS", self._registry)], self._registry)[0]
         members = [member for member in found if isinstance(member, bytes)] if isinstance(found, list) else []
         self._size = len(members)
         parsed = {member: parse_queue_name(member) for member in members if member not in self._names}

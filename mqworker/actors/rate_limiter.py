@@ -5,7 +5,7 @@ Receives: PermitsWanted (dispatcher), the loss of the dispatcher; Drain (supervi
 Sends:    nothing: an admitted message is in the ready line, and the line wakes the dispatcher itself.
 Never:    counts on its own: the buckets are in Redis, so a limit holds over all nodes.
 
-A limited message waits in Redis, in the lane of its limits, and occupies no worker. Tokens are taken in the
+A limited message waits in Redis, in the list of its limits, and occupies no worker. Tokens are taken in the
 same script that lets messages in: a killed limiter has spent none for nothing and let nothing in for free.
 What does not start soon after its admission comes back to its lane and waits again (decision 16): a rate is a
 promise about starts.

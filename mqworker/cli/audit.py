@@ -24,8 +24,8 @@ _COLUMNS = (Column("when", "<"), Column("who", "<"), Column("how many"), Column(
 @REDIS_URL
 def audit_command(limit: int, is_json: bool, redis_url: str | None) -> None:  # noqa: FBT001 - click's way
     """Show who did what, the newest first."""
-    with Target(redis_url).open() as site:
-        now_ms, deeds = site.now_ms(), read_audit(site, limit)
+    with Target(redis_url).open() as system:
+        now_ms, deeds = system.now_ms(), read_audit(system, limit)
     if is_json:
         click.echo(json.dumps(audit_document(deeds)))
         return

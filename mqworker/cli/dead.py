@@ -148,9 +148,9 @@ def drop(target: Target, ids: tuple[str, ...], queue: str, cause: str | None, is
         act_on_cause(target, Request("drop-cause", queue, cause), is_yes=is_yes)
         return
     confirm(f"Throw away {counted(len(ids), 'dead letter')} of queue {queue}?", is_yes=is_yes)
-    with target.open() as site:
+    with target.open() as system:
         for id_ in ids:
-            click.echo(act(site, Request("drop", queue, id_), who()))
+            click.echo(act(system, Request("drop", queue, id_), who()))
 
 
 dead_command.add_command(causes_command)

@@ -32,8 +32,8 @@ _COLUMNS = (
 @click.pass_obj
 def causes_command(target: Target, queue: str | None, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Group dead letters by cause: task, error and first own frame."""
-    with target.open() as site:
-        now_ms, found = site.now_ms(), read_causes(site, queue)
+    with target.open() as system:
+        now_ms, found = system.now_ms(), read_causes(system, queue)
     if is_json:
         click.echo(json.dumps(causes_document(found)))
         return
@@ -42,10 +42,10 @@ def causes_command(target: Target, queue: str | None, is_json: bool) -> None:  #
 
 def act_on_cause(target: Target, request: Request, *, is_yes: bool) -> None:
     """Do it to the whole group, after a question that names the count."""
-    with target.open() as site:
+    with target.open() as system:
         if not is_yes:
-            confirm(f"{preview(site, request).effect} Throw them away?", is_yes=is_yes)
-        click.echo(act(site, request, who()))
+            confirm(f"{preview(system, request).effect} Throw them away?", is_yes=is_yes)
+        click.echo(act(system, request, who()))
 
 
 def who() -> str:

@@ -56,8 +56,8 @@ def list_command(
     events are kept.
     """
     wanted = parse_filter(" ".join(map(_quoted, words)))
-    with target.open() as site:
-        now_ms, found = site.now_ms(), search(site, wanted, cursor, most=limit, budget=look_at)
+    with target.open() as system:
+        now_ms, found = system.now_ms(), search(system, wanted, cursor, most=limit, budget=look_at)
     click.echo(json.dumps(search_document(found)) if is_json else "\n".join(_lines(found, now_ms)))
 
 

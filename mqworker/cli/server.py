@@ -12,8 +12,7 @@ from mqworker.cli.connect import connect
 from mqworker.cli.status.model_lines import ModelQueue, model_queues
 from mqworker.errors import UnknownQueue
 from mqworker.model.names import queue_name
-from mqworker.operate.site import Site as OperatedSite
-from mqworker.operate.site import close_names
+from mqworker.operate.system import System, close_names
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes
 from mqworker.settings import load_settings
@@ -24,7 +23,7 @@ REDIS_URL = click.option(
 QUEUE = click.option("-q", "--queue", "queue", help="Queue to look in.  [default: all of them]")
 
 
-class Server(OperatedSite):
+class Server(System):
     """An open store with its queues; of queues of other models it tells what their nodes say."""
 
     def queue(self, name: str) -> WorkQueue:

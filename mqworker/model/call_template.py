@@ -32,7 +32,7 @@ class CallTemplate:
             body = with_first_argument(body, first_argument)
         it = self.message
         return Message(
-            message, body, it.task, it.priority, it.due, it.deadline, guard, it.max_crashes, it.gate
+            message, body, it.task, it.priority, it.due, it.deadline, guard, it.max_crashes, it.limits
         )
 
     def as_fields(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class CallTemplate:
             "due": as_argument(it.due) or None,
             "deadline": as_argument(it.deadline) or None,
             "max_crashes": it.max_crashes,
-            "gate": it.gate,
+            "limits": it.limits,
             "guard": guard,
         }
         return {name: value for name, value in fields.items() if value is not None}
@@ -66,7 +66,7 @@ def template_of(fields: Mapping[str, Any]) -> CallTemplate:
             _instant(fields.get("deadline")),
             None if guard is None else Guard(GuardMode(guard[0]), guard[1], guard[2]),
             fields.get("max_crashes"),
-            fields.get("gate"),
+            fields.get("limits"),
         )
         return CallTemplate(queue_name(fields["queue"]), message)
     except (InvalidArgument, LookupError, TypeError, ValueError, AttributeError) as error:

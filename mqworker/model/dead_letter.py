@@ -39,9 +39,9 @@ def encode_letter(settlement: Bury) -> bytes:
     return json.dumps(letter).encode()
 
 
-def decode_grave(message: MessageId, buried_at_ms: int, grave: bytes) -> DeadLetter:
-    """A stored grave ('<length> <letter><record>') as a dead letter."""
-    letter, record = _opened(grave)
+def decode_dead_letter(message: MessageId, buried_at_ms: int, stored: bytes) -> DeadLetter:
+    """What is stored of a dead letter: '<length> <letter><record>'."""
+    letter, record = _opened(stored)
     try:
         delivery = decode_record(record, fence=0)
     except InvalidMessage:
@@ -58,11 +58,11 @@ def decode_grave(message: MessageId, buried_at_ms: int, grave: bytes) -> DeadLet
     )
 
 
-def _opened(grave: bytes) -> tuple[dict[str, Any], bytes]:
+def _opened(stored: bytes) -> tuple[dict[str, Any], bytes]:
     """The letter and the record; foreign bytes are a record without a letter."""
-    length, _, rest = grave.partition(b" ")
+    length, _, rest = stored.partition(b" ")
     try:
         letter = json.loads(rest[: int(length)])
     except ValueError:
-        return {}, grave
-    return (letter, rest[int(length) :]) if isinstance(letter, dict) else ({}, grave)
+        return {}, stored
+    return (letter, rest[int(length) :]) if isinstance(letter, dict) else ({}, stored)

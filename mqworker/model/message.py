@@ -38,8 +38,8 @@ class Message:
     deadline: Instant | None = None
     guard: Guard | None = None
     max_crashes: int | None = USUAL_MAX_CRASHES
-    gate: str | None = None
-    """The limits it waits for, as admit.lua reads them; see `gate_name` in model/gate.py."""
+    limits: str | None = None
+    """The limits it waits for, as admit.lua reads them; see model/limits.py."""
 
     def __post_init__(self) -> None:
         # Ids that we made are letters and digits: seen without the pattern of the full rule.
@@ -69,7 +69,7 @@ class Message:
             and self.due is None
             and self.deadline is None
             and self.guard is None
-            and self.gate is None
+            and self.limits is None
         )
 
 

@@ -3,16 +3,16 @@
     position  1-13    enqueued at, milliseconds of the server's clock
               14      priority, 0 to 9
               15      guard mode, a letter of GuardMode or '-'
-              16      'd' when a deadline follows, 'g' a gate, 'b' both, else '-'
+              16      'd' when a deadline follows, 'l' limits, 'b' both, else '-'
               17      max crashes, one base-36 digit, or '-' for no limit
               18-20   deliveries so far      21-23  failures
               24      losses, a base-36 digit up to p (25); A (0) to Z (25) while it runs on probation: alone
                       in its worker, and given up if its consumer vanishes once more
               25      crashes, a base-36 digit; S for none, but it is a suspect: it ran beside others when
                       their worker died
-              26-     id, task, [guard key], [deadline ms], [gate], each followed by one space; then the body
+              26-     id, task, [guard key], [deadline ms], [limits], each and one space; then the body
 
-Before the gate stands its permit, if it has one, and a ';': `admitted at ms+valid for ms` in the ready line,
+Before the limits stands the permit, if any, and a ';': `admitted at ms+valid for ms` in the ready line,
 `valid for ms` since it was claimed.
 
 Text rather than msgpack, because Lua edits it (a retry counts up in place) and because it can be read in
@@ -34,7 +34,7 @@ _PLAIN_AND_NEW = b"0--300000000"
 _PARTS = 3
 """Of a plain record: header and id, task, body."""
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(g))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
+    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(l))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
     rb"([0-9a-pA-Z])([0-9a-zS])"
     + _ID_AND_TASK
     + rb"(?(3)[!-~]+ )(?(4)([0-9]{1,15}) )(?(5)([0-9]{1,15}) [!-~]+ )(?(6)[!-~]+ )"
@@ -43,7 +43,7 @@ _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
 _GUARD_AT, _EXTRAS = 14, slice(15, 16)
-_LIMITED = frozenset((b"g", b"b"))
+_LIMITED = frozenset((b"l", b"b"))
 _PERMIT = re.compile(rb"([0-9]{1,9});")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SUSPECT = b"S"

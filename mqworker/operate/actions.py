@@ -13,7 +13,7 @@ from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.model.names import MessageId, message_id, queue_name, shown
 from mqworker.operate.audit import Deed, note
 from mqworker.operate.causes import ids_of_cause
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.operate.wording import counted
 from mqworker.queues.work.drop import drop
 from mqworker.queues.work.trace import read_letter
@@ -44,31 +44,31 @@ class Preview:
 class _Action:
     title: str
     command: str
-    look: Callable[[Site, Request], tuple[int, str]]
+    look: Callable[[System, Request], tuple[int, str]]
     """How many it would touch, and the sentence that says so."""
-    act: Callable[[Site, Request], tuple[int, str]]
+    act: Callable[[System, Request], tuple[int, str]]
     """How many it touched, and the sentence that says so."""
     is_destructive: bool = False
 
 
-def preview(site: Site, request: Request) -> Preview:
+def preview(system: System, request: Request) -> Preview:
     """What the action would do; raises what tells that it cannot be done. It only reads."""
     action = _action(request)
-    count, effect = action.look(site, request)
+    count, effect = action.look(system, request)
     return Preview(
         request, _filled(action.title, request), effect, count, command_of(request), action.is_destructive
     )
 
 
-def act(site: Site, request: Request, who: str) -> str:
+def act(system: System, request: Request, who: str) -> str:
     """Do it and write it down, whether it worked or not; a sentence that says what happened."""
     action = _action(request)
     try:
-        count, outcome = action.act(site, request)
+        count, outcome = action.act(system, request)
     except MqworkerError as error:
-        note(site, _deed(request, who, 0, f"failed: {error}"))
+        note(system, _deed(request, who, 0, f"failed: {error}"))
         raise
-    note(site, _deed(request, who, count, outcome))
+    note(system, _deed(request, who, count, outcome))
     return outcome
 
 
@@ -93,26 +93,26 @@ def _deed(request: Request, who: str, count: int, outcome: str) -> Deed:
     return Deed(who, request.action, request.queue, request.what, count, outcome, command_of(request))
 
 
-def _look_at_queue(site: Site, request: Request) -> tuple[int, str]:
-    counts = site.queue(request.queue).counts()
+def _look_at_queue(system: System, request: Request) -> tuple[int, str]:
+    counts = system.queue(request.queue).counts()
     state = "paused" if counts.is_paused else "handing out"
     return counts.waiting, f"Queue {request.queue} is {state}; {counted(counts.waiting, 'message')} in it."
 
 
-def _pause(site: Site, request: Request) -> tuple[int, str]:
-    queue = site.queue(request.queue)
+def _pause(system: System, request: Request) -> tuple[int, str]:
+    queue = system.queue(request.queue)
     # When instead of a mere 1: so that everybody can say since when.
-    site.store.run(queue.calls.configure(paused=str(site.now_ms())))
+    system.store.run(queue.calls.configure(paused=str(system.now_ms())))
     return 1, f"queue {request.queue} is paused"
 
 
-def _resume(site: Site, request: Request) -> tuple[int, str]:
-    site.queue(request.queue).resume()
+def _resume(system: System, request: Request) -> tuple[int, str]:
+    system.queue(request.queue).resume()
     return 1, f"queue {request.queue} hands out messages again"
 
 
-def _look_at_job(site: Site, request: Request) -> tuple[int, str]:
-    _, found = site.find(request.what, request.queue)
+def _look_at_job(system: System, request: Request) -> tuple[int, str]:
+    _, found = system.find(request.what, request.queue)
     match found.where.state:
         case "ready" | "delayed":
             return 1, "It waits, and will be taken out of its queue. This cannot be undone."
@@ -122,55 +122,55 @@ def _look_at_job(site: Site, request: Request) -> tuple[int, str]:
             raise MqworkerError(f"{found.id} of queue {request.queue} is {state}: there is nothing to cancel")
 
 
-def _cancel(site: Site, request: Request) -> tuple[int, str]:
-    work = site.queue(request.queue)
+def _cancel(system: System, request: Request) -> tuple[int, str]:
+    work = system.queue(request.queue)
     message = message_id(request.what)
     if work.find(message).state in {"ready", "delayed"} and work.cancel(message):
         return 1, f"{message} of queue {work.name} is cancelled"
     state = work.find(message).state  # it may have been taken between the look and the cancel
     if state != "leased":
         raise MqworkerError(f"{message} of queue {work.name} is {state}: there is nothing to cancel")
-    site.store.run(work.calls.request_cancel(message))
+    system.store.run(work.calls.request_cancel(message))
     return 1, f"{message} of queue {work.name} is running and was asked to stop"
 
 
-def _look_at_letter(site: Site, request: Request) -> tuple[int, str]:
-    letter = read_letter(site.queue(request.queue), message_id(request.what))
+def _look_at_letter(system: System, request: Request) -> tuple[int, str]:
+    letter = read_letter(system.queue(request.queue), message_id(request.what))
     if letter is None:
         raise MqworkerError(f"no dead letter {request.what} in queue {request.queue}: it may be gone already")
     return 1, f"It died of {letter.error or letter.reason}."
 
 
-def _look_at_cause(site: Site, request: Request) -> tuple[int, str]:
-    count = len(ids_of_cause(site, request.queue, request.what))
+def _look_at_cause(system: System, request: Request) -> tuple[int, str]:
+    count = len(ids_of_cause(system, request.queue, request.what))
     return count, f"{counted(count, 'dead letter')} of queue {request.queue} died of this cause."
 
 
-def _retry(site: Site, request: Request) -> tuple[int, str]:
-    return _revive(site, request, [message_id(request.what)])
+def _retry(system: System, request: Request) -> tuple[int, str]:
+    return _revive(system, request, [message_id(request.what)])
 
 
-def _retry_cause(site: Site, request: Request) -> tuple[int, str]:
-    return _revive(site, request, ids_of_cause(site, request.queue, request.what))
+def _retry_cause(system: System, request: Request) -> tuple[int, str]:
+    return _revive(system, request, ids_of_cause(system, request.queue, request.what))
 
 
-def _revive(site: Site, request: Request, ids: list[MessageId]) -> tuple[int, str]:
-    back = len(site.queue(request.queue).revive(*ids))
+def _revive(system: System, request: Request, ids: list[MessageId]) -> tuple[int, str]:
+    back = len(system.queue(request.queue).revive(*ids))
     if not back:
         raise MqworkerError(f"none of them is dead in queue {request.queue} any more")
     return back, f"{counted(back, 'dead letter')} of queue {request.queue} back in line"
 
 
-def _drop(site: Site, request: Request) -> tuple[int, str]:
-    return _throw(site, request, [message_id(request.what)])
+def _drop(system: System, request: Request) -> tuple[int, str]:
+    return _throw(system, request, [message_id(request.what)])
 
 
-def _drop_cause(site: Site, request: Request) -> tuple[int, str]:
-    return _throw(site, request, ids_of_cause(site, request.queue, request.what))
+def _drop_cause(system: System, request: Request) -> tuple[int, str]:
+    return _throw(system, request, ids_of_cause(system, request.queue, request.what))
 
 
-def _throw(site: Site, request: Request, ids: list[MessageId]) -> tuple[int, str]:
-    gone = len(drop(site.queue(request.queue), ids, events_kept=site.settings.events_kept))
+def _throw(system: System, request: Request, ids: list[MessageId]) -> tuple[int, str]:
+    gone = len(drop(system.queue(request.queue), ids, events_kept=system.settings.events_kept))
     if not gone:
         raise MqworkerError(f"none of them is dead in queue {request.queue} any more")
     return gone, f"{counted(gone, 'dead letter')} of queue {request.queue} thrown away"

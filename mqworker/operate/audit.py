@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import asdict, dataclass
 
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.store.script import Call, RawReply, scripts_of
 
 script = scripts_of(__package__)
@@ -44,17 +44,17 @@ def audit_key(namespace: str) -> str:
     return f"{namespace}:audit"
 
 
-def note(site: Site, deed: Deed) -> None:
+def note(system: System, deed: Deed) -> None:
     """Write it down, once."""
     fields: list[str] = [text for name, value in asdict(deed).items() for text in (name, str(value))]
     arguments: tuple[str | bytes | int, ...] = (KEPT, secrets.token_hex(8), *fields)
-    site.store.run(Call(script("note"), (audit_key(site.settings.namespace),), arguments, int))
+    system.store.run(Call(script("note"), (audit_key(system.settings.namespace),), arguments, int))
 
 
-def read_audit(site: Site, count: int = 200) -> list[NotedDeed]:
+def read_audit(system: System, count: int = 200) -> list[NotedDeed]:
     """The newest deeds, the newest first."""
-    key = audit_key(site.settings.namespace)
-    entries: RawReply = site.store.read([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
+    key = audit_key(system.settings.namespace)
+    entries: RawReply = system.store.send([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
     return [_noted(entry_id, fields) for entry_id, fields in entries or []]
 
 

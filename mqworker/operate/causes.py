@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.redaction import masked_text
 
@@ -56,11 +56,11 @@ class Causes:
     total: int
 
 
-def read_causes(site: Site, queue: str | None = None, *, budget: int = MOST_LOOKED_AT) -> Causes:
+def read_causes(system: System, queue: str | None = None, *, budget: int = MOST_LOOKED_AT) -> Causes:
     """The dead letters of a queue, or of all, in groups: the newest, up to the budget."""
     letters: list[tuple[str, DeadLetter]] = []
     total = 0
-    for each in site.queues(queue):
+    for each in system.queues(queue):
         count = each.counts().dead
         total += count
         letters += [(each.name, letter) for letter in _newest(each, count, budget - len(letters))]
@@ -87,9 +87,9 @@ def own_frame(traceback: str) -> str:
     return ""
 
 
-def ids_of_cause(site: Site, queue: str, cause: str) -> list[MessageId]:
+def ids_of_cause(system: System, queue: str, cause: str) -> list[MessageId]:
     """All dead letters of a cause, however many; the oldest first."""
-    work = site.queue(queue)
+    work = system.queue(queue)
     found: list[MessageId] = []
     start = 0
     while letters := work.dead_letters(start, _PAGE):

@@ -19,7 +19,7 @@ script = scripts_of(__package__)
 
 MOST_EACH = 24
 """Of each consumer and queue: the rest is a number."""
-# Header, id, task, guard, deadline and gate: what comes after them is body.
+# Header, id, task, guard, deadline and limits: what comes after them is body.
 _CHARACTERS = 700
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mqworker.model.view import QueueView
 from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.operate.wording import moment
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
@@ -97,10 +97,10 @@ class JobView:
         return next((past for past in self.trace.past if past.event in _ENDS), None)
 
 
-def read_job(site: Site, message: str, queue: str | None) -> JobView:
+def read_job(system: System, message: str, queue: str | None) -> JobView:
     """Find a job and all that is known of it; raises what tells what may have become of it."""
-    _, found = site.find(message, queue)
-    view = read_system(site.store, site.settings.namespace)
+    _, found = system.find(message, queue)
+    view = read_system(system.store, system.settings.namespace)
     unknown = QueueView(found.queue)
     queue_view = next((each for each in view.queues if each.name == found.queue), unknown)
     return JobView(

@@ -15,7 +15,7 @@ from mqworker.model.throughput import Sample
 from mqworker.model.verdict import Verdict, judge
 from mqworker.model.view import QueueView, SystemView
 from mqworker.operate.held import HeldJob, read_held
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.throughput import KEPT, decode_sample
@@ -62,16 +62,16 @@ class Picture:
 class Painter:
     """Reads one picture after another; keeps of each run only when it was, how long it waited and ran."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, system: System) -> None:
+        self._system = system
         self._painted_at_ms = 0
         self._seen: dict[str, bytes] = {}
         self._runs: dict[str, dict[int, list[tuple[float, float]]]] = {}
 
     def paint(self) -> Picture:
         """Read everything: five round trips on a single server, however many look at it."""
-        namespace = self._site.settings.namespace
-        view = read_system(self._site.store, namespace)
+        namespace = self._system.settings.namespace
+        view = read_system(self._system.store, namespace)
         names = [queue.name for queue in view.queues if queue.trouble is None]
         is_watched = view.at_ms - self._painted_at_ms < _WATCHED_MS
         samples = self._note_runs(names, _BLOCKS if is_watched else _FIRST_BLOCKS)
@@ -80,7 +80,7 @@ class Painter:
         rates = {name: rates_of(samples[name]) for name in names}
         by_queue = {name: self._series(now_s, rates[name], [name]) for name in names}
         total = self._series(now_s, summed(rates.values()), names)
-        return Picture(view, judge(view), tuple(read_held(self._site.store, view)), total, by_queue)
+        return Picture(view, judge(view), tuple(read_held(self._system.store, view)), total, by_queue)
 
     def _note_runs(self, names: Sequence[str], blocks: int) -> dict[str, list[Sample]]:
         """The samples of each queue; on the way, the newest runs are noted."""
@@ -92,16 +92,16 @@ class Painter:
 
     def _ask(self, names: Sequence[str], blocks: int) -> list[RawReply]:
         """Samples and newest blocks of each queue: a single server is asked for all at once."""
-        store, namespace = self._site.store, self._site.settings.namespace
+        store, namespace = self._system.store, self._system.settings.namespace
         questions = [_questions(WorkQueueKeys.of(namespace, QueueName(name)), blocks) for name in names]
         if not isinstance(store.connection, ClusterConnection):
             with suppress(StoreRefused):  # a foreign key in the place of one of ours: each on its own
-                flat = store.read([each for pair in questions for each in pair], None) if names else []
+                flat = store.send([each for pair in questions for each in pair], None) if names else []
                 return list(zip(flat[::2], flat[1::2], strict=True))
         answers: list[RawReply] = []
         for pair in questions:
             try:
-                answers.append(store.read(pair, str(pair[0][1])))
+                answers.append(store.send(pair, str(pair[0][1])))
             except StoreRefused:
                 answers.append(((), ()))  # the verdict tells of it
         return answers

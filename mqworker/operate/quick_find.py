@@ -24,7 +24,7 @@ def find_in_long_line(queue: WorkQueue, message: MessageId) -> Whereabouts | Non
     """Where it is, if it lies in the ready line where its id makes one expect it; None: not known yet."""
     made_ms = made_at_ms(message)
     ready, meta = queue.calls.keys.named("ready"), queue.calls.keys.meta
-    length: RawReply = queue.store.read([("LLEN", ready)], meta)[0]
+    length: RawReply = queue.store.send([("LLEN", ready)], meta)[0]
     if made_ms is None or length <= SHORT_LINE:
         return None
     # A window earlier: producers beside one another do not send in the order of their ids.
@@ -57,7 +57,7 @@ def _made_at(queue: WorkQueue, place: int) -> int | None:
     """When the message there was made; holes, and ids that tell nothing, are looked past."""
     keys = queue.calls.keys
     for step in range(_MOST_HOLES):
-        record: RawReply = queue.store.read([("LINDEX", keys.named("ready"), place + step)], keys.meta)[0]
+        record: RawReply = queue.store.send([("LINDEX", keys.named("ready"), place + step)], keys.meta)[0]
         if record is None:
             return None
         made_ms = made_at_ms(record[_HEADER:].split(b" ", 1)[0].decode(errors="replace"))

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
-from mqworker.model.dead_letter import decode_grave
+from mqworker.model.dead_letter import decode_dead_letter
 from mqworker.model.event import decode_block
 from mqworker.model.names import ConsumerName, MessageId, shown
 from mqworker.model.record import decode_record
 from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command
 from mqworker.store.script import RawReply
@@ -54,7 +54,7 @@ class SearchSlice:
 
 
 def search(
-    site: Site,
+    system: System,
     wanted: JobFilter,
     cursor: str | None = None,
     *,
@@ -62,18 +62,18 @@ def search(
     budget: int = MOST_LOOKED_AT,
 ) -> SearchSlice:
     """One slice: up to `most` jobs, out of `budget` messages at the most, about."""
-    now_ms = site.now_ms()
-    names = [wanted.queue] if wanted.queue else site.queue_names()
+    now_ms = system.now_ms()
+    names = [wanted.queue] if wanted.queue else system.queue_names()
     places = [
         (name, state) for state in (*LIVING, *ENDED) if state in wanted.searched_states for name in names
     ]
     at, offset = _position(places, cursor)
     jobs: list[FoundJob] = []
     looked_at = 0
-    queues = {name: site.queue(name) for name in names} if wanted.queue else {}
+    queues = {name: system.queue(name) for name in names} if wanted.queue else {}
     for position in range(at, len(places)):
         name, state = places[position]
-        queue = queues.get(name) or site.open_queue(name)
+        queue = queues.get(name) or system.open_queue(name)
         for job, candidate, offset_after in _lying(queue, state, offset):
             looked_at += 1
             if job is not None and fits(wanted, candidate, now_ms):
@@ -167,10 +167,12 @@ def _dead(queue: WorkQueue, offset: int) -> Iterator[Lying]:
         )
         if not order:
             return
-        graves: RawReply = _ask(queue, ("HMGET", keys.named("graves"), *order[::2]))
-        for id_, at, grave in zip(order[::2], order[1::2], graves, strict=True):
+        letters: RawReply = _ask(queue, ("HMGET", keys.named("letters"), *order[::2]))
+        for id_, at, stored in zip(order[::2], order[1::2], letters, strict=True):
             offset += 1
-            letter = decode_grave(MessageId(id_.decode(errors="replace")), int(float(at)), grave or b"")
+            letter = decode_dead_letter(
+                MessageId(id_.decode(errors="replace")), int(float(at)), stored or b""
+            )
             message = letter.message
             error = f"{letter.error}: {letter.error_message}" if letter.error else letter.reason
             since = message.enqueued_at_ms if message else None
@@ -238,4 +240,4 @@ def _as_job(
 
 
 def _ask(queue: WorkQueue, command: Command) -> RawReply:
-    return queue.store.read([command], queue.calls.keys.meta)[0]
+    return queue.store.send([command], queue.calls.keys.meta)[0]

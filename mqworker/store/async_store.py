@@ -89,10 +89,6 @@ class AsyncStore:
             result: ResultT = end.value
             return result
 
-    async def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands: reads, and writes that do no harm when they are sent twice."""
-        return await self._send(commands, key)
-
     async def close(self) -> None:
         """Close the connections."""
         await self._connection.close()

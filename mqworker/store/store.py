@@ -66,7 +66,7 @@ class Store:
         """Run one script and give its decoded reply. What an `Exchange` does, without the list around it."""
         lane = self._lanes.take() if call.is_numbered else None
         request = Request(call, None if lane is None else lane.next_call())
-        while not request.take(self._send(request.commands(), call.keys[0])):
+        while not request.take(self.send(request.commands(), call.keys[0])):
             pass
         if lane is not None:
             self._lanes.give_back(lane)
@@ -76,7 +76,7 @@ class Store:
     def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Run scripts of one queue in one round trip, in order. Each is atomic; together they are not."""
         exchange = Exchange(calls, self._lanes)
-        while not exchange.take_replies(self._send(exchange.commands(), exchange.key)):
+        while not exchange.take_replies(self.send(exchange.commands(), exchange.key)):
             pass
         return exchange.results()
 
@@ -120,26 +120,8 @@ class Store:
             result: ResultT = end.value
             return result
 
-    def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands: reads, and writes that do no harm when they are sent twice."""
-        return self._send(commands, key)
-
-    def read_each(
-        self, commands: Sequence[Command], keys: Sequence[str | None]
-    ) -> list[Reply | MqworkerError]:
-        """The same for many queues, sent once: of each command its reply, or its own trouble."""
-        return self._connection.execute_each(commands, keys)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._connection.close()
-
-    def _answer(self, step: Step) -> RawReply:
-        if isinstance(step, Commands):
-            return self._send(step.commands, step.key)
-        return self.run(step)
-
-    def _send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+    def send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Send plain commands: reads, and writes that do no harm when they are sent twice."""
         tries = Tries(self._retry_for_ms, self._clock, self._chance)
         while True:
             try:
@@ -151,6 +133,21 @@ class Store:
                 if tries.has_failed_once and self._bring_up is not None:
                     self._bring_up()
                 time.sleep(pause_ms / 1000)
+
+    def send_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        """Send plain commands for many queues, once: of each command its reply, or its own trouble."""
+        return self._connection.execute_each(commands, keys)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def _answer(self, step: Step) -> RawReply:
+        if isinstance(step, Commands):
+            return self.send(step.commands, step.key)
+        return self.run(step)
 
 
 class StoreClient:

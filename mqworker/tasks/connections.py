@@ -65,7 +65,7 @@ class Sender:
         """Make the queue known, for those who store by calls of their own."""
         if not self._is_registered:
             namespace, queue = self.work.calls.keys.prefix.partition(":{")[0], self.work.name
-            self.work.store.read([("SADD", queues_key(namespace), queue)], queues_key(namespace))
+            self.work.store.send([("SADD", queues_key(namespace), queue)], queues_key(namespace))
             self._is_registered = True
 
     def send_many(self, messages: Sequence[Message]) -> list[Enqueued]:

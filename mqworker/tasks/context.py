@@ -206,10 +206,11 @@ def current_context() -> Context | None:
 
 # Any: structlog's own types of a processor.
 def name_task(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
-    """For structlog: adds which task wrote a line. Looked up when one is written: most tasks write none."""
+    """A processor of structlog: which task writes a line. Looked up when one does: most tasks write none."""
     context = current.get()
     if context is not None:
-        facts.update(task=context.task, task_id=context.id, attempt=context.attempt)
+        for name, value in (("task", context.task), ("task_id", context.id), ("attempt", context.attempt)):
+            facts.setdefault(name, value)
     return facts
 
 

@@ -153,7 +153,7 @@ def _main_name() -> str:
 
 def _check_templates(definition: TaskDefinition) -> None:
     """Keys must name parameters: an error now is better than one at the first call."""
-    templates = definition.options.gate_keys
+    templates = definition.options.limited_keys
     unique = definition.options.unique
     if unique is not None and unique.key is not None:
         templates.append(unique.key)

@@ -56,13 +56,13 @@ class TaskOptions:
     fair: Fair | None = None
 
     @property
-    def is_gated(self) -> bool:
+    def is_limited(self) -> bool:
         """Whether its messages wait for a permit, or for the turn of their tenant."""
         return bool(self.rates) or self.fair is not None
 
     @property
-    def gate_keys(self) -> list[str]:
-        """Templates of arguments on which it depends at which gate a message waits."""
+    def limited_keys(self) -> list[str]:
+        """Templates of arguments on which it depends for which limits a message waits."""
         keys = [rate.key for rate in self.rates if rate.key is not None]
         return keys if self.fair is None else [*keys, self.fair.key]
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from mqworker.errors import ResultNotKept, TaskCancelled, TaskExpired, TaskFailed
 from mqworker.model.annotation import Rebuild
-from mqworker.model.dead_letter import DeadLetter, decode_grave
+from mqworker.model.dead_letter import DeadLetter, decode_dead_letter
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import Value, unpack
 
@@ -69,7 +69,7 @@ def decode_outcome(message: MessageId, reply: bytes) -> Outcome:
         case b"S":
             return Succeeded(reply[1:])
         case b"D":
-            return Failed(decode_grave(message, 0, reply[1:]))
+            return Failed(decode_dead_letter(message, 0, reply[1:]))
         case b"C":
             return Cancelled()
         case _:

@@ -86,7 +86,7 @@ class Signature(Step[R_co]):
                 f"{self.task} in a workflow: delivery is at_most_once, so its end may stay unknown; accepted "
                 "are at_least_once tasks"
             )
-        keys = definition.options.gate_keys
+        keys = definition.options.limited_keys
         first = definition.binding.parameters[:1]
         if has_input and any(first[0] in argument_names(key) for key in keys if first):
             raise InvalidArgument(

@@ -12,8 +12,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVa
 
 from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
 from mqworker.model.envelope import CallOptions, encode_call, explain
-from mqworker.model.gate import gate_of
 from mqworker.model.guard import Guard, chosen_id_guard
+from mqworker.model.limits import limits_of
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.unique import Unique, guard_of
@@ -50,7 +50,7 @@ class Task(Generic[P, R]):
         self.connections = connections
         self._hooks = hooks
         self._check = definition.binding.check
-        self._is_gated = definition.options.is_gated
+        self._is_limited = definition.options.is_limited
         unique = self.plan.unique
         self._due = self.plan.due or (None if unique is None else unique.due)
         # Nearly all calls want nothing but their turn.
@@ -220,7 +220,7 @@ class Task(Generic[P, R]):
             )
         max_crashes = sender.max_crashes if plan.max_crashes == AS_SET else plan.max_crashes
         guard = None if self._is_plain else self._guard(args, kwargs)
-        gate = self._gate(args, kwargs) if self._is_gated else None
+        limits = self._limits(args, kwargs) if self._is_limited else None
         return Message(
             plan.id or fresh or next_id(),
             body,
@@ -230,7 +230,7 @@ class Task(Generic[P, R]):
             plan.deadline,
             guard,
             max_crashes,
-            gate,
+            limits,
         )
 
     def planned(self, plan: CallPlan) -> Self:
@@ -266,9 +266,9 @@ class Task(Generic[P, R]):
             jobs += self._send_to_model(batch)
         return jobs
 
-    def _gate(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    def _limits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         options, arguments = self.definition.options, self.definition.binding.by_name(args, kwargs)
-        return gate_of(self.name, options.rates, arguments, options.fair)
+        return limits_of(self.name, options.rates, arguments, options.fair)
 
     def _guard(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Guard | None:
         plan = self.plan

@@ -63,7 +63,7 @@ class BenchWorker:
     def queues(self) -> list[WorkQueue]:
         """All queues in which anything was ever stored, by name."""
         key = queues_key(self._app.settings.namespace)
-        names = self._store.read([("SMEMBERS", key)], key)[0]
+        names = self._store.send([("SMEMBERS", key)], key)[0]
         known = (
             [name.decode() for name in names if isinstance(name, bytes)] if isinstance(names, list) else []
         )

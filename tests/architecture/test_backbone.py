@@ -20,8 +20,7 @@ BACKBONE = (
     "mqworker/actors/dispatcher/hand_out.py",  # who runs it
     "mqworker/actors/mail.py",  # RunDeliveries
     "mqworker/actors/worker/worker.py",
-    "mqworker/tasks/running/run.py",
-    "mqworker/tasks/running/prepared.py",  # the function is called
+    "mqworker/tasks/running/run.py",  # the function is called
     "mqworker/actors/worker/report.py",  # DeliveriesFinished, to the dispatcher's next turn
     "mqworker/queues/work/scripts/settle.lua",  # acknowledged, the result kept
     "mqworker/tasks/result_watch.py",  # whoever waits is told

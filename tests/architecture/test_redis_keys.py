@@ -47,7 +47,7 @@ def test_the_patterns_find_keys_of_every_kind() -> None:
         "results:old",
         "progress",
         "held",
-        "gate",
+        "limited",
         "parked",
         "call",
         "backlog",
@@ -63,5 +63,5 @@ def test_every_key_family_is_documented(family: str) -> None:
 
 
 def test_a_family_that_is_not_there_is_missed() -> None:
-    assert "samples" not in documented("| `mqw:{q}:dead`, `:graves` | zset, hash |")
-    assert {"dead", "graves"} <= documented("| `mqw:{q}:dead`, `:graves` | zset, hash |")
+    assert "samples" not in documented("| `mqw:{q}:dead`, `:letters` | zset, hash |")
+    assert {"dead", "letters"} <= documented("| `mqw:{q}:dead`, `:letters` | zset, hash |")

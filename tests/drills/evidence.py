@@ -21,7 +21,7 @@ def read_events(store: Store, keys: WorkQueueKeys) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     stream, start = keys.named("events"), "-"
     while True:
-        page: Any = store.read([("XRANGE", stream, start, "+", "COUNT", _PAGE)], keys.meta)[0]
+        page: Any = store.send([("XRANGE", stream, start, "+", "COUNT", _PAGE)], keys.meta)[0]
         for _, entry in page:
             fields = dict(zip(entry[::2], entry[1::2], strict=True))
             events += _events_of(fields)

@@ -98,7 +98,7 @@ class Fuzzer:
     def _write_own_queue(self) -> None:
         queue = self._chance.choice(OWN_QUEUES)
         self.raw.sadd(f"{NAMESPACE}:queues", queue)
-        part = self._chance.choice([*TYPE_BY_PART, "held:stranger", "bulk:x", "progress:x", "gate:x"])
+        part = self._chance.choice([*TYPE_BY_PART, "held:stranger", "bulk:x", "progress:x", "limited:x"])
         key = f"{NAMESPACE}:{{{queue}}}:{part}"
         if self._chance.random() < 0.2:  # another type, as long as nothing is there
             self.raw.setnx(key, self._rubbish())

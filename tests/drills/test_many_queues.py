@@ -102,7 +102,7 @@ def _held_under(scene: Scene, node: str, name: str = QUEUE) -> int:
     queue = scene.queue(name)
     keys = queue.calls.keys
     return sum(
-        int(str(queue.store.read([("HLEN", keys.held(each))], keys.meta)[0]))
+        int(str(queue.store.send([("HLEN", keys.held(each))], keys.meta)[0]))
         for each in queue.consumers()
         if each.startswith(node)
     )

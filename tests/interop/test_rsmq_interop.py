@@ -368,7 +368,7 @@ def test_an_ack_is_refused_when_node_received_the_message_meanwhile(ours: RsmqCl
     queue = RsmqQueue("tasks", ours.store)
     queue.enqueue(a_message())
     claimed = queue.claim()[0]
-    (taken,) = ours.store.read([("ZRANGE", "rsmq:tasks", 0, -1)], "rsmq:tasks")[0]
+    (taken,) = ours.store.send([("ZRANGE", "rsmq:tasks", 0, -1)], "rsmq:tasks")[0]
 
     node("changeMessageVisibility", qname="tasks", id=taken.decode(), vt=0)
     received = node("receiveMessage", qname="tasks", vt=LONG_S)
@@ -383,7 +383,7 @@ def test_a_delivery_that_node_prolonged_is_still_ours(ours: RsmqClient, node: No
     queue = RsmqQueue("tasks", ours.store)
     queue.enqueue(a_message())
     claimed = queue.claim(lease_ms=10_000)[0]
-    (taken,) = ours.store.read([("ZRANGE", "rsmq:tasks", 0, -1)], "rsmq:tasks")[0]
+    (taken,) = ours.store.send([("ZRANGE", "rsmq:tasks", 0, -1)], "rsmq:tasks")[0]
 
     node("changeMessageVisibility", qname="tasks", id=taken.decode(), vt=LONG_S)
 

@@ -1,4 +1,4 @@
-"""A real server, flushed between tests, and a site on it."""
+"""A real server, flushed between tests, and a system on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mqworker.operate.site import Site, opened
+from mqworker.operate.system import System, opened
 from mqworker.settings import Settings
 from tests.support.real_server import RealServer
 
@@ -18,7 +18,7 @@ def server() -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def site(server: RealServer) -> Iterator[Site]:
+def system(server: RealServer) -> Iterator[System]:
     with server.client() as client:
         client.flushall()
     with opened(Settings(redis_url=server.url), client_name="mqw-test", retry_for_ms=0) as found:

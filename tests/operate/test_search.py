@@ -12,29 +12,29 @@ from mqworker.model.settlement import Ack, Bury, Failure, Run
 from mqworker.operate.held import read_held
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.search import search
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.queues.work.snapshots import read_system
 from tests.support.messages import a_message, new_id
 
 CHARGE = TaskName("shop.charge")
 
 
-def enqueue(site: Site, count: int = 1, queue: str = "mail", **options: object) -> list[str]:
+def enqueue(system: System, count: int = 1, queue: str = "mail", **options: object) -> list[str]:
     bodies = [encode_call([number], {"tenant": f"t{number % 3}"}) for number in range(count)]
     messages = [a_message(body, task=CHARGE, **options) for body in bodies]
-    site.open_queue(queue).enqueue(*messages)
+    system.open_queue(queue).enqueue(*messages)
     return [message.id for message in messages]
 
 
-def found(site: Site, text: str) -> list[str]:
-    return [job.id for job in search(site, parse_filter(text)).jobs]
+def found(system: System, text: str) -> list[str]:
+    return [job.id for job in search(system, parse_filter(text)).jobs]
 
 
-def test_every_state_is_searched(site: Site) -> None:
-    queue = site.open_queue("mail")
+def test_every_state_is_searched(system: System) -> None:
+    queue = system.open_queue("mail")
     ids: dict[str, str] = {}
     for state in ("dead", "succeeded", "leased"):
-        (ids[state],) = enqueue(site)
+        (ids[state],) = enqueue(system)
         (delivery,) = queue.claim(consumer="node.boot.1")
         if state == "dead":
             queue.settle(
@@ -42,31 +42,31 @@ def test_every_state_is_searched(site: Site) -> None:
             )
         elif state == "succeeded":
             queue.settle(Ack(delivery, run=Run("worker:0", "node", 5, 1.0)), consumer="node.boot.1")
-    (ids["delayed"],) = enqueue(site, due=After(60_000))
-    (ids["ready"],) = enqueue(site)
+    (ids["delayed"],) = enqueue(system, due=After(60_000))
+    (ids["ready"],) = enqueue(system)
 
-    assert {state: found(site, f"state:{state}") for state in ids} == {
+    assert {state: found(system, f"state:{state}") for state in ids} == {
         state: [id_] for state, id_ in ids.items()
     }
-    assert set(found(site, "")) == {id_ for state, id_ in ids.items() if state != "succeeded"}
+    assert set(found(system, "")) == {id_ for state, id_ in ids.items() if state != "succeeded"}
 
 
-def test_arguments_and_errors_are_looked_at(site: Site) -> None:
-    ids = enqueue(site, 9)
-    queue = site.open_queue("mail")
+def test_arguments_and_errors_are_looked_at(system: System) -> None:
+    ids = enqueue(system, 9)
+    queue = system.open_queue("mail")
     (delivery,) = queue.claim()
     queue.settle(Bury(delivery, "retries", Failure("ValueError", "no address")))
 
-    assert found(site, "args.tenant:t1") == [ids[1], ids[4], ids[7]]
-    assert found(site, "error:address") == [ids[0]]
+    assert found(system, "args.tenant:t1") == [ids[1], ids[4], ids[7]]
+    assert found(system, "error:address") == [ids[0]]
 
 
-def test_a_slice_says_how_far_it_looked_and_the_next_goes_on_there(site: Site) -> None:
-    ids = enqueue(site, 700)
+def test_a_slice_says_how_far_it_looked_and_the_next_goes_on_there(system: System) -> None:
+    ids = enqueue(system, 700)
     seen: list[str] = []
     cursor, slices, looked_at = None, 0, 0
     while True:
-        part = search(site, parse_filter("queue:mail"), cursor, most=1_000, budget=300)
+        part = search(system, parse_filter("queue:mail"), cursor, most=1_000, budget=300)
         seen += [job.id for job in part.jobs]
         slices, looked_at, cursor = slices + 1, looked_at + part.looked_at, part.cursor
         if cursor is None:
@@ -75,32 +75,32 @@ def test_a_slice_says_how_far_it_looked_and_the_next_goes_on_there(site: Site) -
     assert (seen, slices, looked_at) == (ids, 3, 700)
 
 
-def test_cancelled_messages_leave_no_trace_in_a_search(site: Site) -> None:
-    first, second = enqueue(site, 2)
-    site.open_queue("mail").cancel(first)
+def test_cancelled_messages_leave_no_trace_in_a_search(system: System) -> None:
+    first, second = enqueue(system, 2)
+    system.open_queue("mail").cancel(first)
 
-    assert found(site, "") == [second]
-    assert found(site, "state:cancelled") == [first]
+    assert found(system, "") == [second]
+    assert found(system, "state:cancelled") == [first]
 
 
-def test_a_queue_that_does_not_exist_is_said_to(site: Site) -> None:
-    enqueue(site)
+def test_a_queue_that_does_not_exist_is_said_to(system: System) -> None:
+    enqueue(system)
     with pytest.raises(UnknownQueue, match="did you mean mail"):
-        search(site, parse_filter("queue:mails"))
+        search(system, parse_filter("queue:mails"))
 
 
-def test_a_cursor_of_another_making_is_refused(site: Site) -> None:
+def test_a_cursor_of_another_making_is_refused(system: System) -> None:
     with pytest.raises(InvalidArgument, match="cursor"):
-        search(site, parse_filter(""), "99:x")
+        search(system, parse_filter(""), "99:x")
 
 
-def test_what_is_held_is_seen_without_its_body(site: Site) -> None:
-    queue = site.open_queue("mail")
+def test_what_is_held_is_seen_without_its_body(system: System) -> None:
+    queue = system.open_queue("mail")
     large = a_message(b"x" * 200_000, id=new_id(), task=CHARGE)
     queue.enqueue(large)
     queue.claim(consumer="web-1.ab12.3")
 
-    (job,) = read_held(site.store, read_system(site.store, "mqw"))
+    (job,) = read_held(system.store, read_system(system.store, "mqw"))
 
     assert (job.id, job.task, job.queue, job.node, job.attempt) == (
         large.id,

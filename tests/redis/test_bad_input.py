@@ -404,7 +404,7 @@ def test_garbage_among_the_delivered_does_not_stop_the_verbs(
 
 def test_a_garbled_grave_is_listed_and_not_revived(queue: WorkQueue, raw: RawQueue) -> None:
     raw.client.zadd(raw.key("dead"), {"m": LONG_AGO_MS, b"\xff": LONG_AGO_MS, "without": LONG_AGO_MS})
-    raw.client.hset(raw.key("graves"), mapping={"m": b"garbage", b"\xff": b"2 {}x"})
+    raw.client.hset(raw.key("letters"), mapping={"m": b"garbage", b"\xff": b"2 {}x"})
 
     listed = queue.dead_letters()
 
@@ -620,7 +620,7 @@ def test_a_restricted_user_can_do_nothing_else(
     queue = restricted()
 
     with pytest.raises(StoreRefused, match="NOPERM"):
-        queue.store.read([command], None)
+        queue.store.send([command], None)
 
 
 def test_the_upkeep_of_a_queue_that_never_was_is_harmless(queue: WorkQueue, raw: RawQueue) -> None:

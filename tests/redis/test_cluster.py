@@ -203,7 +203,7 @@ def test_limited_messages_are_let_in_within_the_slot_of_their_queue(
     for name in ("one", "two", "three", "four"):
         queue = WorkQueue(name, store)
 
-        queue.enqueue(a_message(gate="bucket=2/60000/2"), a_message(gate="bucket=2/60000/2"))
+        queue.enqueue(a_message(limits="bucket=2/60000/2"), a_message(limits="bucket=2/60000/2"))
 
         assert queue.admit(10)[0] == 2
         assert queue.counts().ready == 2

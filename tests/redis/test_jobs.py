@@ -50,7 +50,7 @@ def in_background(work: object) -> threading.Thread:
 def waiters(app: App) -> int:
     """How many jobs somebody waits for, as the server knows it."""
     keys = app.work_queue().calls.keys
-    reply = app.work_queue().store.read([("SCARD", keys.done)], keys.meta)[0]
+    reply = app.work_queue().store.send([("SCARD", keys.done)], keys.meta)[0]
     assert isinstance(reply, int)
     return reply
 
@@ -80,7 +80,7 @@ def test_a_lost_announcement_costs_a_moment_and_not_the_result(
     thread = in_background(lambda: results.append(job.result(timeout=15)))
     wait_until(lambda: waiters(app) == 1, "the wait is known to the server")
     keys = app.work_queue().calls.keys
-    app.work_queue().store.read([("DEL", keys.done)], keys.meta)  # nobody is told any more
+    app.work_queue().store.send([("DEL", keys.done)], keys.meta)  # nobody is told any more
 
     worker.run_all()
     thread.join(15)

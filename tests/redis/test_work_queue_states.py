@@ -376,11 +376,11 @@ class WorkQueueStates(RuleBasedStateMachine):
         assert {int(fence) for fence in raw.leases} == set(model.held.get("", {}))
         _check_popped(raw, model)
         assert (
-            {name.decode() for name in raw.dead} == set(model.dead) == {name.decode() for name in raw.graves}
+            {name.decode() for name in raw.dead} == set(model.dead) == {name.decode() for name in raw.letters}
         )
-        for name, grave in raw.graves.items():
+        for name, stored in raw.letters.items():
             _check_record(
-                grave[grave.index(b" ") + 1 + int(grave.split(b" ")[0]) :], model.dead[name.decode()]
+                stored[stored.index(b" ") + 1 + int(stored.split(b" ")[0]) :], model.dead[name.decode()]
             )
 
     @invariant()

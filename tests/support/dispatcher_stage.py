@@ -70,7 +70,7 @@ class ScriptedStore:
     def fileno(self) -> int:
         return -1
 
-    def read(self, commands: Sequence[Sequence[Any]], _key: str) -> list[Any]:
+    def send(self, commands: Sequence[Sequence[Any]], _key: str) -> list[Any]:
         if self.is_away:
             raise StoreUnavailable("away")
         return [self._read(*command) for command in commands]
@@ -82,8 +82,8 @@ class ScriptedStore:
             return [b"X" if field in self.cancelled else None for field in fields]
         return [self.held.get(fence) for fence in fields]
 
-    def read_each(self, commands: Sequence[Sequence[Any]], keys: Sequence[str]) -> list[Any]:
-        return [self.read([command], key)[0] for command, key in zip(commands, keys, strict=True)]
+    def send_each(self, commands: Sequence[Sequence[Any]], keys: Sequence[str]) -> list[Any]:
+        return [self.send([command], key)[0] for command, key in zip(commands, keys, strict=True)]
 
     def run(self, call: Call[Any]) -> bytes | None:
         """Only begin_probation."""

@@ -38,7 +38,7 @@ class RawState:
     deadlines: dict[bytes, float]
     guards: dict[bytes, bytes]
     dead: list[bytes]
-    graves: dict[bytes, bytes]
+    letters: dict[bytes, bytes]
     results: dict[bytes, bytes]
     consumers: list[bytes]
     delivered: list[bytes]
@@ -71,7 +71,7 @@ class RawQueue:
         for name, command in [
             ("guards", "HGETALL"),
             ("dead", "ZRANGE"),
-            ("graves", "HGETALL"),
+            ("letters", "HGETALL"),
             ("results", "HGETALL"),
             ("consumers", "ZRANGE"),
             ("delivered", "ZRANGE"),

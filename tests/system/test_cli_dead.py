@@ -82,7 +82,7 @@ def test_retry_of_all_leaves_what_cannot_be_read(line: CommandLine) -> None:
     bury(line, "mail", 3)
     with line.server.client() as client:
         client.zadd("mqw:{mail}:dead", {"odd": 1})
-        client.hset("mqw:{mail}:graves", "odd", "no grave")
+        client.hset("mqw:{mail}:letters", "odd", "no letter")
 
     result = line.type("dead", "retry", "--all", "--queue", "mail")
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqworker.cli import web
 from mqworker.operate.actions import Request, act
-from mqworker.operate.site import opened
+from mqworker.operate.system import opened
 from mqworker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message
@@ -57,9 +57,9 @@ def test_without_the_extra_it_says_what_to_install(
 
 def test_the_audit_shows_who_did_what(line: CommandLine, server: RealServer) -> None:
     assert "nothing was done yet" in line.type("audit").output
-    with opened(Settings(redis_url=server.url), client_name="mqw-test", retry_for_ms=0) as site:
-        site.open_queue("mail").enqueue(a_message())
-        act(site, Request("pause", "mail"), "ann")
+    with opened(Settings(redis_url=server.url), client_name="mqw-test", retry_for_ms=0) as system:
+        system.open_queue("mail").enqueue(a_message())
+        act(system, Request("pause", "mail"), "ann")
 
     shown, as_json = line.type("audit").output, line.type("audit", "--json").output
 

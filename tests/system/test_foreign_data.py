@@ -102,7 +102,7 @@ def test_a_record_with_a_deadline_of_5000_digits_is_buried(raw: redis.Redis) -> 
     echo.enqueue("behind it").result(timeout=ANSWER_S)
 
     wait_until(lambda: raw.llen(f"mqw:{{{QUEUE}}}:ready") == 0, "the line is empty")
-    wait_until(lambda: raw.hlen(f"mqw:{{{QUEUE}}}:graves") >= 1, "it is buried")
+    wait_until(lambda: raw.hlen(f"mqw:{{{QUEUE}}}:letters") >= 1, "it is buried")
 
 
 def test_a_queue_name_that_is_no_text_is_skipped(node: RealNode, raw: redis.Redis) -> None:

@@ -2,15 +2,25 @@
 
 import io
 import json
+import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.contextvars import bound_contextvars
 
-from mqworker.log import LogFormat, configure_logging, get_logger
+from mqworker.log import (
+    LogFormat,
+    add_processors,
+    capture_standard_logging,
+    configure_logging,
+    get_logger,
+    keep_processors,
+)
 
 
 class Terminal(io.StringIO):
@@ -38,6 +48,17 @@ def lines_of(log_format: LogFormat, event: str, /, **facts: object) -> list[str]
     configure_logging("debug", log_format, stream)
     get_logger().info(event, **facts)
     return stream.getvalue().split("\n")[:-1]
+
+
+@pytest.fixture
+def standard_log() -> Iterator[io.StringIO]:
+    """Where the lines of the standard `logging` go."""
+    root = logging.getLogger()
+    handlers, level, stream = root.handlers[:], root.level, io.StringIO()
+    configure_logging("info", "json", stream)
+    capture_standard_logging(worker="worker:0")
+    yield stream
+    root.handlers[:], root.level = handlers, level
 
 
 def record_of(event: str, /, **facts: object) -> dict[str, object]:
@@ -251,6 +272,90 @@ def test_every_json_line_is_one_line_of_ascii(event: str, value: object) -> None
 
 def test_importing_the_log_does_not_import_structlog() -> None:
     code = "import sys, mqworker.log; sys.exit('structlog' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+
+    assert done.returncode == 0
+
+
+# Any: structlog's own types of a processor.
+def add_trace(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
+    facts.setdefault("trace_id", "t1")
+    return facts
+
+
+def refuse_facts(_logger: Any, _method: str, _facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
+    raise RuntimeError("a processor of somebody else")
+
+
+def test_a_processor_that_a_process_adds_sees_the_lines_of_all_loggers(standard_log: io.StringIO) -> None:
+    with keep_processors():
+        add_processors(add_trace)
+        get_logger(actor="a").info("x_done")
+        logging.getLogger("shop").warning("said")
+
+    get_logger().info("x_done")
+    ours, theirs, after = map(json.loads, standard_log.getvalue().splitlines())
+    assert (ours["trace_id"], theirs["trace_id"], theirs["worker"]) == ("t1", "t1", "worker:0")
+    assert "trace_id" not in after
+
+
+def test_what_the_application_binds_by_structlog_is_in_the_lines_of_all_loggers(
+    standard_log: io.StringIO,
+) -> None:
+    with bound_contextvars(order=7, level="forged", api_key="S3CR3T"):
+        get_logger().info("x_done")
+        logging.getLogger("shop").info("said")
+
+    lines = [json.loads(line) for line in standard_log.getvalue().splitlines()]
+    assert [(line["order"], line["level"]) for line in lines] == [(7, "info")] * 2
+    assert "S3CR3T" not in standard_log.getvalue()
+
+
+def test_a_fact_wins_over_what_is_bound_by_structlog() -> None:
+    with bound_contextvars(order=7):
+        assert record_of("x_done", order=8)["order"] == 8
+
+
+def test_a_processor_that_raises_costs_the_line_and_nothing_else(standard_log: io.StringIO) -> None:
+    with keep_processors():
+        add_processors(refuse_facts)
+        get_logger().error("x_failed")
+        logging.getLogger("shop").error("said")
+
+    lines = [json.loads(line) for line in standard_log.getvalue().splitlines()]
+    assert lines == [{"event": "log_line_failed", "level": "error"}] * 2
+
+
+def test_what_standard_logging_is_given_cannot_replace_the_fields_of_the_line(
+    standard_log: io.StringIO,
+) -> None:
+    facts = {"event": "y", "level": "z", "timestamp": 1, "exception": "e", "size": 3}
+    logging.getLogger("shop").info("said %s", "it", extra=facts)
+
+    line = json.loads(standard_log.getvalue())
+    assert (line["event"], line["level"], line["logger"], line["size"]) == ("said it", "info", "shop", 3)
+    assert (line["event_"], line["level_"], line["timestamp_"], line["exception_"]) == ("y", "z", 1, "e")
+
+
+def test_a_traceback_of_standard_logging_is_masked_and_cut(standard_log: io.StringIO) -> None:
+    try:
+        refuse()
+    except ConnectionError:
+        logging.getLogger("shop").exception("lost")
+
+    line = json.loads(standard_log.getvalue())
+    assert line["exception"].endswith("ConnectionError: redis://u:***@host refused")
+    assert "exc_info" not in line
+
+
+def test_logging_leaves_the_configuration_of_structlog_alone() -> None:
+    code = (
+        "import structlog; before = structlog.get_config(); import io;"
+        "from mqworker.log import *; configure_logging('info', 'json', io.StringIO());"
+        "capture_standard_logging(); get_logger().info('x');"
+        "import sys; sys.exit(structlog.is_configured() or structlog.get_config() != before)"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], check=False)
 

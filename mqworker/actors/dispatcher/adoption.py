@@ -257,7 +257,7 @@ class Adoption:
                 return None
             try:
                 # Any: the reply of HMGET.
-                found: Any = self._store.read([("HMGET", queue.held_key, *fences)], queue.keys.meta)[0]
+                found: Any = self._store.send([("HMGET", queue.held_key, *fences)], queue.keys.meta)[0]
             except STORE_TROUBLE as error:
                 self._suspend(queue, error, now_ms)
                 return None
@@ -275,7 +275,7 @@ class Adoption:
             places = [keys.named("results"), keys.named("results:old")]
             with suppress(*STORE_TROUBLE):  # then it runs on, as after any wake-up that was lost
                 # Any: the replies of HMGET.
-                replies: Any = self._store.read([("HMGET", place, *ids) for place in places], keys.meta)
+                replies: Any = self._store.send([("HMGET", place, *ids) for place in places], keys.meta)
                 for message, *wishes in zip(ids, *replies, strict=True):
                     if _CANCEL_WISH in wishes:
                         self._cancel(message)

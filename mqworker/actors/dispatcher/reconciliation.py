@@ -115,7 +115,7 @@ class Reconciliation:
         for queue in queues:
             self._due_at_ms[queue.name] = now_ms + RECONCILE_EVERY_MS
         # Any: HKEYS answers texts.
-        found: list[Any] = self._store.read_each(
+        found: list[Any] = self._store.send_each(
             [("HKEYS", queue.held_key) for queue in queues], [queue.keys.meta for queue in queues]
         )
         return [
@@ -150,7 +150,7 @@ class Reconciliation:
         if not strays:
             return
         # Any: HMGET answers records.
-        records: Any = self._store.read([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
+        records: Any = self._store.send([("HMGET", queue.held_key, *strays)], queue.keys.meta)[0]
         for fence in strays:
             self._early_starts.note_over(queue.name, fence)
         self._log.warning("deliveries_strayed", queue=queue.name, count=len(strays))
@@ -167,7 +167,7 @@ class Reconciliation:
         for name, fence in [key for key, flight in worker.flights.items() if not flight.record]:
             queue = queues[name]
             # Any: the reply of HMGET.
-            records: Any = self._store.read([("HMGET", queue.held_key, fence)], queue.keys.meta)[0]
+            records: Any = self._store.send([("HMGET", queue.held_key, fence)], queue.keys.meta)[0]
             self._early_starts.note_over(name, fence)
             if records[0] is None:
                 worker.drop(name, fence)

@@ -21,7 +21,7 @@ from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.report import Report
 from mqworker.actors.worker.worker import Worker
-from mqworker.log import capture_standard_logging
+from mqworker.log import add_processors, capture_standard_logging
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
 from mqworker.queues.catalogue import as_plain
@@ -42,7 +42,8 @@ from mqworker.tasks.schedules.schedule import publish_schedules
 def main(control: Mailbox, start: ChildStart) -> int:
     """A worker's process: the only one that imports the application."""
     settings, clock = replace(start.settings, redis_url=start.redis_url), SystemClock()
-    capture_standard_logging(name_task, worker=start.name)
+    add_processors(name_task)
+    capture_standard_logging(worker=start.name)
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
     index = int(start.name.partition(":")[2])
@@ -112,7 +113,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 "max_losses": settings.max_losses
                 if task.options.max_losses == AS_SET
                 else task.options.max_losses,
-                "limited": task.options.is_gated,
+                "limited": task.options.is_limited,
                 "version": task.binding.version,
             }
             for task in app.registry

@@ -151,7 +151,7 @@ class GqQueue:
 
 
 def _outgoing(message: Message, id_: str) -> GqOutgoing:
-    for wish in ("priority", "due", "guard", "gate"):
+    for wish in ("priority", "due", "guard", "limits"):
         if getattr(message, wish):
             raise InvalidArgument(f"{wish}: a gq queue offers none; use a work queue for that")
     return GqOutgoing(f"{id_} {message.task}\n".encode() + message.body, message.deadline)

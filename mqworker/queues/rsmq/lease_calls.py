@@ -81,7 +81,7 @@ class RsmqLeaseCalls:
 
 def outgoing_of(message: Message, chosen: MessageId | None) -> OutgoingMessage:
     """The message as it is sent through RSMQ, with an id of ours or not; some wishes have no place there."""
-    for wish in ("priority", "deadline", "guard", "gate"):
+    for wish in ("priority", "deadline", "guard", "limits"):
         if getattr(message, wish):
             raise InvalidArgument(f"{wish}: an RSMQ queue offers none; use a work queue for that")
     text = encode_text(TaskText(message.task, message.body, chosen))

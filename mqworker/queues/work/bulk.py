@@ -183,7 +183,7 @@ class BulkPart:
 def rows_stored(work: WorkQueue, run: str) -> int:
     """How many rows of a run are stored, in all parts; 0 also when it is long forgotten."""
     key = work.calls.keys.bulk(run)
-    (noted,) = work.store.read([("HVALS", key)], key)
+    (noted,) = work.store.send([("HVALS", key)], key)
     texts = noted if isinstance(noted, list) else []
     return sum(int(text.partition(b" ")[0]) for text in texts if isinstance(text, bytes))
 
@@ -191,7 +191,7 @@ def rows_stored(work: WorkQueue, run: str) -> int:
 def end_run(work: WorkQueue, run: str, window_ms: int) -> None:
     """All parts are stored: from now on the run is remembered no longer than an id is."""
     key = work.calls.keys.bulk(run)
-    work.store.read([("PEXPIRE", key, max(window_ms, _ENDED_KEPT_MS))], key)
+    work.store.send([("PEXPIRE", key, max(window_ms, _ENDED_KEPT_MS))], key)
 
 
 def _batches(bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -33,11 +33,11 @@ def remove(store: Store, bad: BadEntry) -> bool:
         return False
     if removal.command == "DEL":
         # Only what is still of the type that was seen: somebody may have mended it.
-        (kind,) = store.read([("TYPE", removal.key)], removal.key)
+        (kind,) = store.send([("TYPE", removal.key)], removal.key)
         if kind != removal.member:
             return False
-        return bool(store.read([("DEL", removal.key)], removal.key)[0])
-    return bool(store.read([(removal.command, removal.key, removal.member)], removal.key)[0])
+        return bool(store.send([("DEL", removal.key)], removal.key)[0])
+    return bool(store.send([(removal.command, removal.key, removal.member)], removal.key)[0])
 
 
 def _nodes(store: Store, namespace: str) -> Sequence[NodeView]:
@@ -67,7 +67,7 @@ def _wrong_keys(store: Store, namespace: str) -> Iterator[BadEntry]:
 
 def _of_queue(store: Store, keys: WorkQueueKeys) -> Iterator[BadEntry]:
     expected = [(keys.named(part), kind) for part, kind in TYPE_BY_PART.items()]
-    types = store.read([("TYPE", key) for key, _ in expected], keys.meta)
+    types = store.send([("TYPE", key) for key, _ in expected], keys.meta)
     for (key, kind), found in zip(expected, types, strict=True):
         yield from _if_wrong(key, kind, found)
     consumers = keys.named("consumers")
@@ -77,7 +77,7 @@ def _of_queue(store: Store, keys: WorkQueueKeys) -> Iterator[BadEntry]:
 
 
 def _of_type(store: Store, key: str, kind: str) -> Iterator[BadEntry]:
-    yield from _if_wrong(key, kind, store.read([("TYPE", key)], key)[0])
+    yield from _if_wrong(key, kind, store.send([("TYPE", key)], key)[0])
 
 
 def _if_wrong(key: str, kind: str, found: object) -> Iterator[BadEntry]:
@@ -88,7 +88,7 @@ def _if_wrong(key: str, kind: str, found: object) -> Iterator[BadEntry]:
 
 def _members(store: Store, command: tuple[str | int, ...]) -> list[bytes]:
     try:
-        found = store.read([command], str(command[1]))[0]
+        found = store.send([command], str(command[1]))[0]
     except StoreRefused:
         return []  # of another type, which is told as such
     return [each for each in found if isinstance(each, bytes)] if isinstance(found, list) else []

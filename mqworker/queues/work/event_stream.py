@@ -90,7 +90,7 @@ class EventStreams:
         key, count = self._key(queue), _FIRST_PAGE_BLOCKS
         while True:
             command = ("XRANGE", key, f"({after}", until, "COUNT", count)
-            entries: RawReply = self._store.read([command], key)[0]
+            entries: RawReply = self._store.send([command], key)[0]
             if isinstance(entries, ReplyError):
                 raise StoreRefused(f"the events of queue {queue!r}: {entries.code} {entries.text}")
             page = [_stored_block(entry_id, fields) for entry_id, fields in entries]

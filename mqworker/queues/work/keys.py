@@ -5,7 +5,7 @@ may touch them all. A queue's bare name lies in the same slot: so the RedisMQ ve
 Scripts make some keys themselves, from the name of a declared one (decision 9):
 
     parked             zset   which of the delayed somebody could not run (parts/parked.lua)
-    gate:<limits>      list   ids that wait for one combination of rate limits (parts/gate.lua)
+    limited:<limits>   list   ids that wait for one combination of limits (parts/limited.lua)
     results:ends       zset   id -> ends at, ms, of results with a shorter life (parts/result_ends.lua)
 
 docs/redis-keys.md lists all keys of all models.
@@ -69,7 +69,7 @@ TYPE_BY_PART = {
     "deadlines": "zset",
     "guards": "hash",
     "dead": "zset",
-    "graves": "hash",
+    "letters": "hash",
     "results": "hash",
     "results:old": "hash",
     "waiters": "set",
@@ -78,7 +78,7 @@ TYPE_BY_PART = {
     "outbox": "hash",
     "over": "set",
     "ticks": "hash",
-    "gates": "zset",
+    "limits": "zset",
     "buckets": "hash",
     "delivered": "zset",
     "popped": "hash",
@@ -110,7 +110,7 @@ class WorkQueueKeys:
             f"{prefix}deadlines",  # zset: id -> deadline, ms, of waiting messages that have one
             f"{prefix}guards",  # hash: guard key -> 'id expires_at_ms'
             f"{prefix}dead",  # zset: id -> buried at, ms
-            f"{prefix}graves",  # hash: id -> '<length> <letter><record>', of the dead
+            f"{prefix}letters",  # hash: id -> '<length> <letter><record>', of the dead
             f"{prefix}results",  # hash: id -> 'S<result>' done, 'C' cancelled, 'E' expired, 'X' asked to stop
             f"{prefix}results:old",  # hash: the same of the period before, dropped whole by and by
             f"{prefix}waiters",  # set: ids that somebody waits for; announced on the channel `done`
@@ -119,7 +119,7 @@ class WorkQueueKeys:
             f"{prefix}outbox",  # hash: member of a workflow -> how it ended; drained by the broker
             f"{prefix}over",  # set: ids that expired where they lay in the line, holding guards
             f"{prefix}ticks",  # hash: schedule -> its newest tick, ms
-            f"{prefix}gates",  # zset: gate -> look again at, ms
+            f"{prefix}limits",  # zset: limits -> look again at, ms
             f"{prefix}buckets",  # hash: bucket of a rate limit -> full at, ms
         )
         return cls(queue, shared, prefix)

@@ -69,8 +69,8 @@ _EARLIEST_INSTANT_MS = 1_000_000_000_000
 class Reader(Protocol):
     """What a view is read with: a Store, or a QuickLook."""
 
-    def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands that only read, in one round trip."""
+    def send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Send plain commands that only read, in one round trip."""
 
     # Any: each result has the type of its call.
     def run_together(self, calls: Sequence[Call[Any]]) -> list[Any]:
@@ -113,13 +113,13 @@ def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> Sys
 def _server_names(store: Reader, namespace: str) -> _Names:
     queues, nodes = queues_key(namespace), nodes_key(namespace)
     try:
-        time, queue_names, node_names, *info = store.read(
+        time, queue_names, node_names, *info = store.send(
             [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
         )
     except StoreRefused as error:
         if not error.is_about_data:
             raise
-        time, *info = store.read([("TIME",), *INFO_COMMANDS], None)
+        time, *info = store.send([("TIME",), *INFO_COMMANDS], None)
         queue_names, node_names = _or_nothing(store, queues), _or_nothing(store, nodes)
     return _Names(_ms(time), view_of([info]), _names(queue_names), _names(node_names))
 
@@ -135,7 +135,7 @@ def _cluster_names(store: Store, namespace: str) -> _Names:
     names: list[list[str]] = []
     for what, key in (("queues", queues_key(namespace)), ("nodes", nodes_key(namespace))):
         try:
-            names.append(_names(store.read([("SMEMBERS", key)], key)[0]))
+            names.append(_names(store.send([("SMEMBERS", key)], key)[0]))
         except MqworkerError as error:
             troubles.append(f"the names of all {what} cannot be read: {error}")
             names.append([])
@@ -157,13 +157,13 @@ def _in_order(queues: Iterable[QueueView]) -> tuple[QueueView, ...]:
 def read_queue_names(store: Reader, namespace: str) -> list[str]:
     """The names of all queues that were ever used, in order."""
     registry = queues_key(namespace)
-    return _names(store.read([("SMEMBERS", registry)], registry)[0])
+    return _names(store.send([("SMEMBERS", registry)], registry)[0])
 
 
 def read_nodes(store: Reader, namespace: str) -> tuple[NodeView, ...]:
     """All nodes that beat."""
     registry = nodes_key(namespace)
-    return _read_nodes(store, namespace, _names(store.read([("SMEMBERS", registry)], registry)[0]))
+    return _read_nodes(store, namespace, _names(store.send([("SMEMBERS", registry)], registry)[0]))
 
 
 def read_queues(store: Reader, namespace: str, names: Sequence[str]) -> list[QueueView]:
@@ -216,8 +216,8 @@ def _read_all(store: Reader, commands: Sequence[Command]) -> list[Any]:
 def _read_each(store: Reader, commands: Sequence[Command]) -> list[Any]:
     """The same, with the trouble of each in the place of its reply."""
     if not _is_cluster(store):
-        return store.read(commands, None)
-    return store.read_each(commands, [str(command[1]) for command in commands])
+        return store.send(commands, None)
+    return store.send_each(commands, [str(command[1]) for command in commands])
 
 
 def _read_beats(store: Reader, namespace: str) -> dict[bytes, int]:
@@ -263,7 +263,7 @@ def _is_cluster(store: Reader) -> TypeGuard[Store]:
 def _or_nothing(store: Reader, registry: str) -> Reply:
     """A registry of another type names nobody; `mqworker doctor` reports it."""
     with suppress(StoreRefused):
-        return store.read([("SMEMBERS", registry)], registry)[0]
+        return store.send([("SMEMBERS", registry)], registry)[0]
     return []
 
 
@@ -302,7 +302,7 @@ def _forget_nodes(store: Reader, namespace: str, names: Sequence[str]) -> None:
     """A node that lives after all adds itself again within a second."""
     nodes = nodes_key(namespace)
     with suppress(MqworkerError):  # whoever may only read leaves it to others
-        store.read([("SREM", nodes, *names)], nodes)
+        store.send([("SREM", nodes, *names)], nodes)
 
 
 def _queue_view(name: str, reply: RawReply, beats: Mapping[bytes, int]) -> QueueView:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.dead_letter import DeadLetter, decode_grave
+from mqworker.model.dead_letter import DeadLetter, decode_dead_letter
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.message import LARGEST_BODY_BYTES, Enqueued, Message
 from mqworker.model.names import LONGEST_HORIZON_MS, ConsumerName, MessageId, shown, whole_number
@@ -41,7 +41,7 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How many messages are in each state now, and how many ever passed each gate."""
+    """How many messages are in each state now, and how many ever came to each end."""
 
     ready: int
     delayed: int
@@ -265,13 +265,13 @@ class WorkQueueSteps:
         )[0]
         if not order:
             return []
-        graves: list[bytes | None] = (
-            yield Commands((("HMGET", keys.named("graves"), *order[::2]),), keys.meta)
+        letters: list[bytes | None] = (
+            yield Commands((("HMGET", keys.named("letters"), *order[::2]),), keys.meta)
         )[0]
         return [
-            decode_grave(MessageId(item.decode(errors="replace")), int(float(at_ms)), grave)
-            for item, at_ms, grave in zip(order[::2], order[1::2], graves, strict=True)
-            if grave is not None
+            decode_dead_letter(MessageId(item.decode(errors="replace")), int(float(at_ms)), stored)
+            for item, at_ms, stored in zip(order[::2], order[1::2], letters, strict=True)
+            if stored is not None
         ]
 
     def push(self, elements: Sequence[bytes | str]) -> Procedure[list[MessageId]]:

@@ -66,7 +66,7 @@ def recent_waits(queue: WorkQueue) -> Waits | None:
     Only first attempts count: a retry waits on purpose.
     """
     keys = queue.calls.keys
-    entries = queue.store.read([("XREVRANGE", keys.events, "+", "-", "COUNT", _ENTRIES)], keys.meta)[0]
+    entries = queue.store.send([("XREVRANGE", keys.events, "+", "-", "COUNT", _ENTRIES)], keys.meta)[0]
     events: list[dict[str, Any]] = []  # Any: as an event's line of JSON has them
     for entry in entries if isinstance(entries, list) else []:
         events += _first_runs(entry)

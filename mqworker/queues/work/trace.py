@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqworker.errors import InvalidMessage
-from mqworker.model.dead_letter import DeadLetter, decode_grave
+from mqworker.model.dead_letter import DeadLetter, decode_dead_letter
 from mqworker.model.delivery import Delivery
 from mqworker.model.event import ENQUEUED, decode_block, expand
 from mqworker.model.names import MessageId
@@ -23,7 +23,7 @@ from mqworker.store.command import Command, Reply
 from mqworker.store.script import RawReply
 
 LATEST_INSTANT_MS = 9_000_000_000_000_000
-"""A message due then waits for a permit of its rate limit, and not for an instant (parts/gate.lua)."""
+"""A message due then waits for a permit of its rate limit, and not for an instant (parts/limited.lua)."""
 
 _PAGE = 100
 _MOST_PAGES = 20
@@ -75,12 +75,12 @@ def trace(queue: WorkQueue, message: MessageId, where: Whereabouts | None = None
 def read_letter(queue: WorkQueue, message: MessageId) -> DeadLetter | None:
     """The dead letter of this id, None when there is none."""
     keys = queue.calls.keys
-    grave, buried_at_ms = queue.store.read(
-        [("HGET", keys.named("graves"), message), ("ZSCORE", keys.named("dead"), message)], keys.meta
+    stored, buried_at_ms = queue.store.send(
+        [("HGET", keys.named("letters"), message), ("ZSCORE", keys.named("dead"), message)], keys.meta
     )
-    if not isinstance(grave, bytes) or not isinstance(buried_at_ms, bytes):
+    if not isinstance(stored, bytes) or not isinstance(buried_at_ms, bytes):
         return None
-    return decode_grave(message, int(float(buried_at_ms)), grave)
+    return decode_dead_letter(message, int(float(buried_at_ms)), stored)
 
 
 def _read_delivery(queue: WorkQueue, message: MessageId, where: Whereabouts) -> Delivery | None:
@@ -144,4 +144,4 @@ def _events_of(fields: dict[bytes, bytes], message: MessageId) -> list[dict[str,
 
 
 def _ask(queue: WorkQueue, command: Command) -> Reply:
-    return queue.store.read([command], queue.calls.keys.meta)[0]
+    return queue.store.send([command], queue.calls.keys.meta)[0]

@@ -39,8 +39,8 @@ class QuickLook:
             raise NoQuickLook from error
         self._exchange(_greeting(cast("PlainAddress", address)))  # _open took no other
 
-    def read(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        """Plain commands that only read, in one round trip."""
+    def send(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        """Send plain commands that only read, in one round trip."""
         del key  # one server owns them all
         return self._exchange(commands)
 

@@ -78,7 +78,7 @@ def named_calls(found: Any) -> Calls:  # noqa: ANN401 - see above
 def clear_events(store: Store, keys: EventKeys, events: Sequence[MessageId]) -> None:
     """All copies are where they belong."""
     if events:
-        store.read([("HDEL", keys.outbox, *events)], keys.outbox)  # the same words again change nothing
+        store.send([("HDEL", keys.outbox, *events)], keys.outbox)  # the same words again change nothing
 
 
 class EventDelivery:
@@ -104,7 +104,7 @@ class EventDelivery:
         """Deliver what publishers left behind; how many events."""
         registry = event_topics_key(self._namespace)
         # Any: SMEMBERS answers texts.
-        found: Any = self._store.read([("SMEMBERS", registry)], registry)[0]
+        found: Any = self._store.send([("SMEMBERS", registry)], registry)[0]
         delivered = sum(self._emptied(registry, raw) for raw in self._waiting(found))
         self.delivered += delivered
         return delivered
@@ -114,7 +114,7 @@ class EventDelivery:
         named = [TopicName(topic.decode(errors="replace")) for topic in topics]
         keys = [EventKeys.of(self._namespace, topic).outbox for topic in named]
         # EXISTS and not HLEN: a key of another type is to be complained of.
-        replies = self._store.read_each([("EXISTS", key) for key in keys], keys)
+        replies = self._store.send_each([("EXISTS", key) for key in keys], keys)
         return [
             topic
             for topic, reply in zip(topics, replies, strict=True)
@@ -148,7 +148,7 @@ class EventDelivery:
         while True:
             command = ("HSCAN", keys.outbox, cursor, "COUNT", PAGE)
             # Any: HSCAN answers the next cursor, and fields and values in turn; TIME two texts.
-            answers: Any = self._store.read([command, ("TIME",)], keys.outbox)
+            answers: Any = self._store.send([command, ("TIME",)], keys.outbox)
             (cursor, found), (seconds, micros) = answers
             events = [MessageId(event.decode(errors="replace")) for event in found[::2]]
             if events:
@@ -173,7 +173,7 @@ class EventDelivery:
     def _copies(
         self, topic: TopicName, keys: EventKeys, due: Mapping[MessageId, PendingEvent]
     ) -> dict[MessageId, Copies]:
-        found = self._store.read([("HGETALL", keys.subscribers)], keys.subscribers)[0] if due else []
+        found = self._store.send([("HGETALL", keys.subscribers)], keys.subscribers)[0] if due else []
         calls = named_calls(found)
         copies_by_event: dict[MessageId, Copies] = {}
         for event, pending in due.items():

@@ -82,7 +82,7 @@ class EventPublisher:
 def make_known(connections: Connections, topic: TopicName) -> None:
     """Before anything is accepted: a broker must find the outbox of whoever is killed next."""
     registry = event_topics_key(connections.namespace)
-    connections.store.read([("SADD", registry, topic)], registry)
+    connections.store.send([("SADD", registry, topic)], registry)
 
 
 def _packed(payload: Value, most_message_bytes: int) -> bytes:

@@ -94,7 +94,7 @@ def _subscribe(
 def _note_topics(home: SubscriptionHome, topics: set[TopicName]) -> None:
     key = subscriptions_key(home.connections.namespace)
     command = ("HSET", key, home.name, " ".join(sorted(topics))) if topics else ("HDEL", key, home.name)
-    home.connections.store.read([command], key)  # the same words again change nothing
+    home.connections.store.send([command], key)  # the same words again change nothing
 
 
 def _check_subscriber(task: Task[..., Any]) -> None:
@@ -104,7 +104,7 @@ def _check_subscriber(task: Task[..., Any]) -> None:
     options = task.definition.options
     if options.unique is not None:
         raise ConfigurationError(f"{task.name} subscribes and is unique; accepted is one of the two")
-    if options.gate_keys:
+    if options.limited_keys:
         raise ConfigurationError(
             f"{task.name} subscribes and has a rate with a key, or fair_by; accepted are rates without one"
         )

@@ -1,25 +1,30 @@
 """Running: a delivery in, a settlement out. The bridge between the worker and the tasks of an app.
 
-Everything that can be worked out once per task is (prepared.py); what is left per delivery is decoding, the
-call itself and the settlement. Nothing is logged for a task that succeeds.
+What can be worked out once per task is (`PreparedTask`); what is left per delivery is decoding, the
+call itself and the settlement. Nothing is logged for a task that succeeds; what becomes of one that failed is
+decided in failure.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import traceback
-from typing import assert_never
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from types import FrameType
+from typing import Any
 
-from mqworker.errors import InvalidMessage, LeaseLost, TaskCancelled, TaskFailed
+from mqworker.errors import InvalidMessage, TaskCancelled, TaskFailed, TaskTimeout
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
-from mqworker.model.envelope import Envelope
+from mqworker.model.envelope import Envelope, decode_call
 from mqworker.model.instant import After
 from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
 from mqworker.model.settlement import (
     UNKNOWN_TASK,
     Ack,
@@ -31,14 +36,27 @@ from mqworker.model.settlement import (
     Run,
     Settlement,
 )
-from mqworker.model.value_codec import Value
+from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
+from mqworker.model.value_problem import problem_with
 from mqworker.tasks.context import Context, TaskLink, current
 from mqworker.tasks.hooks import Hooks
-from mqworker.tasks.registry import Registry
-from mqworker.tasks.running.prepared import CallRefused, PreparedTask, ResultRefused, encode_result
+from mqworker.tasks.registry import Registry, TaskDefinition
+from mqworker.tasks.running.failure import failure_of, settle_failure
 
 UNKNOWN_TASK_MS = 30_000
 """A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
+
+
+class CallRefused(InvalidMessage):
+    """The call was made for another version of the task; somebody else may know that one."""
+
+
+class ResultRefused(Exception):
+    """What a task returned cannot be kept. Tells the reason as it stands in the dead letter."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        super().__init__(problem)
+        self.reason = reason
 
 
 class TaskRunner:
@@ -261,7 +279,7 @@ class TaskRunner:
         return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
 
     def _unpermitted(self, delivery: Delivery) -> Settlement:
-        """Its permit was for a start at another time: back to its gate, to wait for the next one."""
+        """Its permit was for a start at another time: so it waits for the next one."""
         self.unpermitted += 1
         return Release(delivery)
 
@@ -296,53 +314,108 @@ def _is_being_cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-LONGEST_MESSAGE = 4_000
-LONGEST_TRACEBACK = 16_000
-MOST_FRAMES = 50
-OWN_FRAMES = 2
+class PreparedTask:
+    """One task, ready to run: everything that is the same for all its deliveries, worked out once."""
+
+    __slots__ = (
+        "_accepts",
+        "_binding",
+        "_function",
+        "_has_rebuilds",
+        "_takes_context",
+        "_timeout_ms",
+        "definition",
+        "hard_timeout_ms",
+        "has_lease",
+        "is_async",
+        "keeps_result",
+    )
+
+    def __init__(self, definition: TaskDefinition, result_ttl_ms: int) -> None:
+        self.definition = definition
+        self.is_async = definition.is_async
+        self.hard_timeout_ms = definition.options.hard_timeout_ms
+        self.has_lease = definition.options.delivery != "at_most_once"
+        self.keeps_result = result_ttl_ms > 0
+        self._function = definition.function
+        self._binding = definition.binding
+        self._accepts = definition.binding.positional_counts
+        self._has_rebuilds = bool(definition.rebuilds)
+        self._takes_context = definition.binding.takes_context
+        self._timeout_ms = definition.options.timeout_ms
+
+    def open(self, body: bytes) -> Envelope:
+        """The call in a body, fit for the function. Raises `InvalidMessage`, `CallRefused`."""
+        envelope = decode_call(body)
+        try:
+            if envelope.kwargs or len(envelope.args) not in self._accepts:
+                self._binding.accept(envelope.args, envelope.kwargs)
+            if self._has_rebuilds:
+                self.definition.rebuild(envelope.args, envelope.kwargs)
+        except InvalidMessage as error:
+            raise CallRefused(str(error)) from error
+        return envelope
+
+    def call(self, envelope: Envelope, context: Context) -> Value:
+        """Run the function in this thread, within its time; the context variables it sets end with it."""
+        if self._takes_context:
+            self._binding.inject(envelope.args, envelope.kwargs, context)
+        timeout_ms = envelope.timeout_ms or self._timeout_ms
+        if timeout_ms is None:
+            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
+        with alarm(timeout_ms, self.definition.name):
+            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
+
+    async def acall(self, envelope: Envelope, context: Context) -> Any:  # noqa: ANN401 - the user's value
+        """Run the coroutine function on this event loop, within its time."""
+        self._binding.inject(envelope.args, envelope.kwargs, context)
+        timeout_ms = envelope.timeout_ms or self._timeout_ms
+        if timeout_ms is None:
+            return await self._function(*envelope.args, **envelope.kwargs)
+        limit = asyncio.timeout(timeout_ms / 1000)
+        try:
+            async with limit:
+                return await self._function(*envelope.args, **envelope.kwargs)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TaskTimeout(
+                    f"{self.definition.name} ran longer than {timeout_ms / 1000:g} s"
+                ) from error
+            raise
 
 
-def settle_failure(
-    policy: Retry,
-    delivery: Delivery,
-    context: Context,
-    error: BaseException,
-    *,
-    run: Run,
-    chance: random.Random,
-) -> Settlement:
-    """How a delivery ends whose task raised this."""
-    if isinstance(error, TaskCancelled):
-        if context.is_cancelled:
-            return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
-        return Bury(delivery, "cancelled", failure_of(error), run=run)
-    if isinstance(error, LeaseLost) and context.is_known_lost:
-        return Release(delivery)  # refused, as everything that this run could say
-    match decide(policy, delivery.failures, error, chance):
-        case RetryIn(ms):
-            return RetryAt(delivery, After(ms), failure_of(error), run)
-        case GiveUp(reason):
-            return Bury(delivery, reason, failure_of(error), run=run)
-        case other:
-            assert_never(other)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """The error as data: looking at it runs code of its class, which may fail too."""
+def encode_result(value: Value, max_bytes: int) -> bytes:
+    """The bytes that are kept of a result. Raises `ResultRefused`: a result is never silently dropped."""
+    if value is None:  # of most tasks it is only asked whether they are done
+        return PACKED_NONE
     try:
-        message = str(error)
-    except Exception as trouble:  # noqa: BLE001 - foreign code; the failure must be told in any case
-        message = f"<its text cannot be had: {type(trouble).__name__}>"
-    return Failure(type(error).__qualname__, message[:LONGEST_MESSAGE], _traceback_of(error))
+        result = pack(value)
+    except NotAccepted as refused:
+        problem = problem_with("the result", value) or f"the result cannot be kept: {refused}"
+        raise ResultRefused("result_not_accepted", problem) from refused
+    if len(result) > max_bytes:
+        problem = f"the result is {len(result):,} bytes; accepted are up to {max_bytes:,}"
+        raise ResultRefused("result_too_large", problem)
+    return result
 
 
-def _traceback_of(error: BaseException) -> str:
-    # Without our own frames (run, call): the first line is the user's.
-    trace = error.__traceback__
-    for _ in range(OWN_FRAMES):
-        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+@contextmanager
+def alarm(timeout_ms: int, task: str) -> Iterator[None]:
+    """Raise `TaskTimeout` in the block when it takes longer."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_running = True
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        if is_running:  # else it rang in the instant after the end
+            raise TaskTimeout(f"{task} ran longer than {timeout_ms / 1000:g} s")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000)
     try:
-        lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
-    except Exception:  # noqa: BLE001 - as above
-        lines = traceback.format_tb(trace, limit=-MOST_FRAMES)
-    return "".join(lines)[-LONGEST_TRACEBACK:]
+        yield
+    finally:
+        is_running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -55,7 +55,7 @@ class ScheduleFiring:
         asked_at_ms = self._clock.monotonic_ms()
         # Any: HGETALL answers app and text in turn, TIME two texts.
         published, (seconds, micros) = cast(
-            "Any", self._store.read([("HGETALL", self._key), ("TIME",)], self._key)
+            "Any", self._store.send([("HGETALL", self._key), ("TIME",)], self._key)
         )
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         step_ms = self.server_clock.note(now_ms, asked_at_ms, self._clock.monotonic_ms())
@@ -100,7 +100,7 @@ class ScheduleFiring:
         """The newest tick of each as it stands in Redis, in one round trip for all."""
         keys = [self._queue_of(spec.call.queue).calls.keys.named("ticks") for spec in specs]
         commands = [("HGET", key, spec.name) for key, spec in zip(keys, specs, strict=True)]
-        return self._store.read_each(commands, keys) if commands else []
+        return self._store.send_each(commands, keys) if commands else []
 
     def _tick_in(self, spec: ScheduleSpec, noted: bytes | None) -> int:
         tick_ms = parse_whole(noted, most=LATEST_MS)

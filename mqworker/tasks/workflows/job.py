@@ -221,7 +221,7 @@ class WorkflowJob(Generic[R_co]):
         return int(kept) if kept else 1
 
     def _read(self, *fields: str) -> list[bytes | None]:
-        replies = self._connections.store.read([("HMGET", self._key, *fields)], self._key)[0]
+        replies = self._connections.store.send([("HMGET", self._key, *fields)], self._key)[0]
         return cast("list[bytes | None]", replies)  # what HMGET answers
 
 

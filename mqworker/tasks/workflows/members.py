@@ -50,10 +50,10 @@ def statuses_in_queue(work: WorkQueue, members: Sequence[MessageId]) -> Mapping[
 def _held(work: WorkQueue) -> set[str]:
     keys = work.calls.keys
     # Any: ZRANGE answers names, HGETALL fences and records in turn.
-    names: Any = work.store.read([("ZRANGE", keys.named("consumers"), 0, -1)], keys.meta)[0]
+    names: Any = work.store.send([("ZRANGE", keys.named("consumers"), 0, -1)], keys.meta)[0]
     known = (parse_consumer_name(name) for name in names)
     consumers = [None, *(name for name in known if name is not None)]
-    held: Any = work.store.read([("HVALS", keys.held(consumer)) for consumer in consumers], keys.meta)
+    held: Any = work.store.send([("HVALS", keys.held(consumer)) for consumer in consumers], keys.meta)
     return {record[25:].partition(b" ")[0].decode(errors="replace") for each in held for record in each}
 
 
@@ -61,7 +61,7 @@ def _look(work: WorkQueue, members: Sequence[MessageId]) -> list[JobStatus]:
     keys = work.calls.keys
     guards = [f"flow:{member}" for member in members]
     asked = [("HEXISTS", keys.named("outbox"), member) for member in members]
-    replies = work.store.read(
+    replies = work.store.send(
         [("HMGET", keys.named("guards"), *guards), ("ZMSCORE", keys.named("delayed"), *members), *asked],
         keys.meta,
     )

@@ -77,7 +77,7 @@ class OutboxDrain:
     def _page(self, queue: WorkQueue, cursor: bytes) -> tuple[bytes, Entries]:
         keys = queue.calls.keys
         # Any: HSCAN answers the next cursor, and fields and values in turn.
-        reply: Any = queue.store.read([("HSCAN", keys.named("outbox"), cursor, "COUNT", PAGE)], keys.meta)[0]
+        reply: Any = queue.store.send([("HSCAN", keys.named("outbox"), cursor, "COUNT", PAGE)], keys.meta)[0]
         entries: Entries = {}
         for member, outcome in zip(reply[1][::2], reply[1][1::2], strict=True):
             workflow, _, node = (parse_message_id(member) or "").partition("~")
@@ -195,7 +195,7 @@ class OutboxDrain:
 
     def _read(self, workflow: str, *fields: str) -> list[bytes | None]:
         key = workflow_key(self._namespace, workflow)
-        replies = self._store.read([("HMGET", key, *fields)], key)[0]
+        replies = self._store.send([("HMGET", key, *fields)], key)[0]
         return cast("list[bytes | None]", replies)  # what HMGET answers
 
 

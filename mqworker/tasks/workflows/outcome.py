@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from mqworker.model.annotation import Rebuild
-from mqworker.model.dead_letter import decode_grave
+from mqworker.model.dead_letter import decode_dead_letter
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import Value, unpack
 from mqworker.tasks.outcome import Cancelled, Expired, Failed, NotKept, Outcome, Succeeded
@@ -42,7 +42,7 @@ def outcome_of(workflow: str, node: int | str, kept: bytes | None) -> Outcome:
             return Succeeded((kept or b"")[1:] or NIL)
         case b"D":
             letter = (kept or b"")[1:]
-            return Failed(decode_grave(member_id(workflow, node), 0, b"%d %b" % (len(letter), letter)))
+            return Failed(decode_dead_letter(member_id(workflow, node), 0, b"%d %b" % (len(letter), letter)))
         case b"C":
             return Cancelled()
         case b"E":

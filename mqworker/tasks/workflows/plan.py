@@ -57,7 +57,7 @@ def plan_of_graph(graph: Graph[Signature[Any]]) -> WorkflowPlan:
 
 def stored_plan(store: Store, key: str, rebuild_of: RebuildOf) -> WorkflowPlan:
     """The plan of a workflow that somebody enqueued; one without calls when nothing is known of it."""
-    names, end = cast("Any", store.read([("HKEYS", key), ("HGET", key, "end")], key))  # what they answer
+    names, end = cast("Any", store.send([("HKEYS", key), ("HGET", key, "end")], key))  # what they answer
     fields = dict(_read(store, key, sorted(name for name in names if name[:1] in {b"t", b"i"})))
     calls = {int(name[1:]): _call(text, rebuild_of) for name, text in fields.items() if name.startswith(b"t")}
     joins = {
@@ -71,7 +71,7 @@ def stored_plan(store: Store, key: str, rebuild_of: RebuildOf) -> WorkflowPlan:
 def _read(store: Store, key: str, names: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
     for start in range(0, len(names), BATCH):
         some = names[start : start + BATCH]
-        values = cast("list[bytes | None]", store.read([("HMGET", key, *some)], key)[0])
+        values = cast("list[bytes | None]", store.send([("HMGET", key, *some)], key)[0])
         # One that is gone by now went with the whole workflow, whose time was over.
         yield from ((name, value) for name, value in zip(some, values, strict=True) if value is not None)
 

@@ -62,7 +62,7 @@ class Workflow(Step[R_co]):
         keys = sender.work.calls.keys
         # Storing the start twice is storing it once: each call of the workflow has an id of its own.
         start = ("HSET", keys.named("outbox"), f"{workflow}~start", "")
-        sender.work.store.read([start, ("SPUBLISH", keys.calls_for_broker, "outbox")], keys.meta)
+        sender.work.store.send([start, ("SPUBLISH", keys.calls_for_broker, "outbox")], keys.meta)
         plan = plan_of_graph(graph)
         return WorkflowJob(workflow, connections, lambda: plan)
 
@@ -164,4 +164,4 @@ def _store(connections: Connections, workflow: MessageId, fields: dict[str, str]
     while some := list(itertools.islice(pairs, FIELDS_AT_ONCE)):
         arguments = itertools.chain.from_iterable(some)
         # Writing the same fields again changes nothing, and nobody looks at them before the start.
-        connections.store.read([("HSET", key, *arguments), ("PEXPIRE", key, LONGEST_RUN_MS)], key)
+        connections.store.send([("HSET", key, *arguments), ("PEXPIRE", key, LONGEST_RUN_MS)], key)

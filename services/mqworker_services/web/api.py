@@ -79,7 +79,7 @@ class Api:
     async def job(self, request: Request) -> Response:
         """One job."""
         message, queue = request.query_params.get("id", ""), request.query_params.get("queue")
-        found = await asyncio.to_thread(read_job, self._console.site, message, queue or None)
+        found = await asyncio.to_thread(read_job, self._console.system, message, queue or None)
         has_arguments = _identity(request).can_see_arguments
         return JSONResponse(job_document(found, has_arguments=has_arguments))
 
@@ -88,31 +88,33 @@ class Api:
         wanted = parse_filter(request.query_params.get("q", ""))
         most = _number(request, "limit", MOST_FOUND)
         cursor = request.query_params.get("cursor")
-        found = await asyncio.to_thread(search, self._console.site, wanted, cursor, most=most)
+        found = await asyncio.to_thread(search, self._console.system, wanted, cursor, most=most)
         return JSONResponse(search_document(found))
 
     async def dead(self, request: Request) -> Response:
         """Dead letters by cause."""
         queue = request.query_params.get("queue") or None
-        return JSONResponse(causes_document(await asyncio.to_thread(read_causes, self._console.site, queue)))
+        return JSONResponse(
+            causes_document(await asyncio.to_thread(read_causes, self._console.system, queue))
+        )
 
     async def audit(self, request: Request) -> Response:
         """What was done from here."""
         count = _number(request, "limit", 200)
-        return JSONResponse(audit_document(await asyncio.to_thread(read_audit, self._console.site, count)))
+        return JSONResponse(audit_document(await asyncio.to_thread(read_audit, self._console.system, count)))
 
     async def preview(self, request: Request) -> Response:
         """What an action would do."""
         get = request.query_params.get
         asked = Asked(get("action", ""), get("queue", ""), get("what", ""))
-        return JSONResponse(preview_document(await asyncio.to_thread(preview, self._console.site, asked)))
+        return JSONResponse(preview_document(await asyncio.to_thread(preview, self._console.system, asked)))
 
     async def act(self, request: Request) -> Response:
         """Do it, and write it down."""
         asked, identity = await _asked(request), _identity(request)
         if not identity.may(asked.action):
             return JSONResponse({"error": f"the role {identity.role.name.lower()} may not do this"}, 403)
-        outcome = await asyncio.to_thread(act, self._console.site, asked, identity.name)
+        outcome = await asyncio.to_thread(act, self._console.system, asked, identity.name)
         self._console.gallery.forget()
         return JSONResponse({"outcome": outcome})
 

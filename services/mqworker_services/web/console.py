@@ -1,4 +1,4 @@
-"""What pages and API share: the site, the newest picture, and the answer to an error."""
+"""What pages and API share: the system, the newest picture, and the answer to an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqworker.errors import (
     UnknownQueue,
 )
 from mqworker.operate.picture import Painter
-from mqworker.operate.site import Site, open_site
+from mqworker.operate.system import System, open_system
 from mqworker.settings import Settings
 from mqworker_services.web.access import Access, Identity
 from mqworker_services.web.hub import Gallery, Hub, Moment, Topic
@@ -36,26 +36,26 @@ class Console:
         self.settings = settings
         self.access = access
         self.templates: Environment = environment()
-        self.gallery = Gallery(lambda: Painter(self.site))
+        self.gallery = Gallery(lambda: Painter(self.system))
         self.hub = Hub(self.gallery, self._render_live)
-        self._site: Site | None = None
+        self._system: System | None = None
         self._opening = threading.Lock()
         self._notes: OrderedDict[str, str] = OrderedDict()
 
     @property
-    def site(self) -> Site:
+    def system(self) -> System:
         """Opened when it is needed first: the console starts while Redis is away, too."""
         with self._opening:
-            if self._site is None:
+            if self._system is None:
                 # No patience: an outage is something to see at once.
-                self._site = open_site(self.settings, client_name="mqworker-console", retry_for_ms=0)
-            return self._site
+                self._system = open_system(self.settings, client_name="mqworker-console", retry_for_ms=0)
+            return self._system
 
     def close(self) -> None:
         """Let go of viewers and of the server."""
         self.hub.close()
-        if self._site is not None:
-            self._site.store.close()
+        if self._system is not None:
+            self._system.store.close()
 
     def note(self, text: str) -> str:
         """Keep a sentence for the next page that somebody sees; its mark."""

@@ -21,7 +21,7 @@ from mqworker.operate.causes import read_causes
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import ROUTE, read_job
 from mqworker.operate.search import SearchSlice, search
-from mqworker.operate.site import close_names
+from mqworker.operate.system import close_names
 from mqworker_services.web.access import COOKIE, Identity
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.hub import Topic
@@ -78,7 +78,7 @@ class Pages:
     async def job(self, request: Request) -> Response:
         """One job: why it does not run, its route and its attempts."""
         message, queue = request.query_params.get("id", ""), request.query_params.get("queue")
-        job = await asyncio.to_thread(read_job, self._console.site, message, queue or None)
+        job = await asyncio.to_thread(read_job, self._console.system, message, queue or None)
         identity = _somebody(request)
         delivery = job.trace.delivery
         arguments = masked_arguments(delivery) if delivery and identity.can_see_arguments else None
@@ -92,7 +92,7 @@ class Pages:
         found: SearchSlice | None = None
         problem: str | None = None
         try:
-            found = await asyncio.to_thread(search, self._console.site, parse_filter(words), cursor)
+            found = await asyncio.to_thread(search, self._console.system, parse_filter(words), cursor)
         except (InvalidArgument, UnknownQueue) as error:
             problem = str(error)
         return self._console.page(
@@ -102,18 +102,18 @@ class Pages:
     async def dead(self, request: Request) -> Response:
         """Dead letters by cause."""
         queue = request.query_params.get("queue") or None
-        causes = await asyncio.to_thread(read_causes, self._console.site, queue)
+        causes = await asyncio.to_thread(read_causes, self._console.system, queue)
         return self._console.page(request, "dead.html", causes=causes, queue=queue)
 
     async def audit(self, request: Request) -> Response:
         """What was done from here."""
-        deeds = await asyncio.to_thread(read_audit, self._console.site)
+        deeds = await asyncio.to_thread(read_audit, self._console.system)
         return self._console.page(request, "audit.html", deeds=deeds)
 
     async def confirm(self, request: Request) -> Response:
         """What an action would do, and the button that does it; in a dialog where a script asks for it."""
         asked = _asked(request.query_params)
-        found = await asyncio.to_thread(preview, self._console.site, asked)
+        found = await asyncio.to_thread(preview, self._console.system, asked)
         is_part = request.headers.get("hx-request") == "true"
         return self._console.page(
             request,
@@ -131,7 +131,7 @@ class Pages:
         if not identity.may(asked.action):
             text = f"{identity.name} has the role {identity.role.name.lower()}, which may not do this"
             return self._console.page(request, "error.html", 403, error=text)
-        outcome = await asyncio.to_thread(act, self._console.site, asked, identity.name)
+        outcome = await asyncio.to_thread(act, self._console.system, asked, identity.name)
         self._console.gallery.forget()
         mark = self._console.note(outcome)
         joint = "&" if "?" in back else "?"

@@ -1,4 +1,4 @@
-"""A server, a site on it, and consoles asked without a network."""
+"""A server, a system on it, and consoles asked without a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from mqworker.model.envelope import encode_call
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Bury, Failure
-from mqworker.operate.site import Site, opened
+from mqworker.operate.system import System, opened
 from mqworker.settings import Settings
 from mqworker_services.web.access import read_tokens
 from mqworker_services.web.asgi import console
@@ -29,7 +29,7 @@ def web_server() -> Iterator[RealServer]:
 
 
 @pytest.fixture
-def site(web_server: RealServer) -> Iterator[Site]:
+def system(web_server: RealServer) -> Iterator[System]:
     with web_server.client() as client:
         client.flushall()
     with opened(Settings(redis_url=web_server.url), client_name="mqw-test", retry_for_ms=0) as found:
@@ -37,27 +37,27 @@ def site(web_server: RealServer) -> Iterator[Site]:
 
 
 @pytest.fixture
-def page(site: Site) -> Iterator[TestClient]:
+def page(system: System) -> Iterator[TestClient]:
     """The console of a loopback address: nobody logs in."""
-    app = console(site.settings, hosts={"testserver"})
+    app = console(system.settings, hosts={"testserver"})
     with TestClient(app, follow_redirects=False) as client:
         yield client
 
 
 @pytest.fixture
-def locked(site: Site, tmp_path: Path) -> Iterator[TestClient]:
+def locked(system: System, tmp_path: Path) -> Iterator[TestClient]:
     """The console with tokens of all three roles."""
     file = tmp_path / "tokens"
     file.write_text("# who\n" + "".join(f"{role} {role}-person {token}\n" for role, token in TOKENS.items()))
-    with TestClient(console(site.settings, access=read_tokens(file)), follow_redirects=False) as client:
+    with TestClient(console(system.settings, access=read_tokens(file)), follow_redirects=False) as client:
         yield client
 
 
 def bury(
-    site: Site, count: int = 1, *, message: str = "no", queue: str = "mail", **kwargs: object
+    system: System, count: int = 1, *, message: str = "no", queue: str = "mail", **kwargs: object
 ) -> list[MessageId]:
     """So many dead letters."""
-    work = site.open_queue(queue)
+    work = system.open_queue(queue)
     body = encode_call([], kwargs or {"tenant": "acme", "password": "hunter2"})  # type: ignore[arg-type]
     work.enqueue(*[a_message(body, task=TaskName("shop.send")) for _ in range(count)])
     deliveries = work.claim(count)

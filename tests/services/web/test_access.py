@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mqworker.errors import ConfigurationError
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.settings import Settings
 from mqworker_services.web.access import COOKIE, read_tokens
 from mqworker_services.web.server import access_for, parse_listen
@@ -52,9 +52,9 @@ def test_the_cookie_is_for_this_site_alone(locked: TestClient) -> None:
     ],
 )
 def test_each_role_does_what_it_may(
-    locked: TestClient, site: Site, role: str, action: str, status: int
+    locked: TestClient, system: System, role: str, action: str, status: int
 ) -> None:
-    (dead,) = bury(site)
+    (dead,) = bury(system)
     log_in(locked, role)
 
     answer = locked.post("/act", data={"action": action, "queue": "mail", "what": dead})
@@ -66,13 +66,13 @@ def test_each_role_does_what_it_may(
 
     assert answer.status_code == status
     assert (by_token.status_code == 403) == (status == 403)
-    counts = site.open_queue("mail").counts()
+    counts = system.open_queue("mail").counts()
     is_done = counts.is_paused if action == "pause" else counts.dead == 0
     assert is_done == (status == 303)
 
 
-def test_arguments_are_hidden_from_who_may_only_look(locked: TestClient, site: Site) -> None:
-    (dead,) = bury(site, tenant="zebra-7")
+def test_arguments_are_hidden_from_who_may_only_look(locked: TestClient, system: System) -> None:
+    (dead,) = bury(system, tenant="zebra-7")
     log_in(locked, "view")
 
     assert "zebra-7" not in locked.get(f"/job?id={dead}").text

@@ -7,7 +7,7 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker_services.web.openapi import openapi_document
 from tests.services.web.conftest import bury
 from tests.support.command_line import CommandLine
@@ -16,9 +16,9 @@ from tests.support.real_server import RealServer
 
 
 def test_the_system_has_the_shape_of_the_status_document(
-    page: TestClient, site: Site, web_server: RealServer
+    page: TestClient, system: System, web_server: RealServer
 ) -> None:
-    bury(site)
+    bury(system)
     line = CommandLine(web_server)
     line.add_node("mail")
     status = json.loads(line.type("status", "--json").output)
@@ -32,8 +32,8 @@ def test_the_system_has_the_shape_of_the_status_document(
     assert set(status["nodes"][0]["children"][0]) == set(told["nodes"][0]["children"][0])
 
 
-def test_a_job_is_found_and_told(page: TestClient, site: Site) -> None:
-    (dead,) = bury(site)
+def test_a_job_is_found_and_told(page: TestClient, system: System) -> None:
+    (dead,) = bury(system)
 
     found = page.get("/api/v1/search", params={"q": "args.tenant:acme"}).json()
     told = page.get("/api/v1/job", params={"id": dead}).json()
@@ -47,8 +47,8 @@ def test_a_job_is_found_and_told(page: TestClient, site: Site) -> None:
     assert [attempt["outcome"] for attempt in told["attempts"]] == ["buried"]
 
 
-def test_an_action_is_previewed_and_done(page: TestClient, site: Site) -> None:
-    site.open_queue("mail").enqueue(a_message())
+def test_an_action_is_previewed_and_done(page: TestClient, system: System) -> None:
+    system.open_queue("mail").enqueue(a_message())
     asked = {"action": "pause", "queue": "mail"}
 
     assert page.get("/api/v1/actions/preview", params=asked).json()["command"] == "mqworker queue pause mail"

@@ -15,7 +15,7 @@ from mqworker.model.instant import After
 from mqworker.model.names import TaskName
 from mqworker.operate.audit import read_audit
 from mqworker.operate.causes import read_causes
-from mqworker.operate.site import Site, opened
+from mqworker.operate.system import System, opened
 from mqworker.settings import Settings
 from tests.services.web.web_browser import Browser
 from tests.support.deadline import wait_until
@@ -47,8 +47,8 @@ DEADLINE_S = 60.0
 class Scene:
     """A server, a node with two workers, and the console; all of them processes."""
 
-    def __init__(self, server: RealServer, node: RealNode, site: Site) -> None:
-        self.server, self.node, self.site = server, node, site
+    def __init__(self, server: RealServer, node: RealNode, system: System) -> None:
+        self.server, self.node, self.system = server, node, system
         self.origin = f"http://127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -86,13 +86,15 @@ def scene() -> Iterator[Scene]:
         node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "2", "MQWORKER_NODE": "web-1"})
         (node.directory / "shop.py").write_text(APP)
         settings = Settings(redis_url=server.url)
-        with node, opened(settings, client_name="mqw-test", retry_for_ms=0) as site:
-            made = Scene(server, node, site)
+        with node, opened(settings, client_name="mqw-test", retry_for_ms=0) as system:
+            made = Scene(server, node, system)
             try:
                 made.start_console()
-                enqueue(site, "charge", 5)
-                enqueue(site, "price", 200)
-                wait_until(lambda: site.open_queue("default").counts().dead == 5, "five are dead", DEADLINE_S)
+                enqueue(system, "charge", 5)
+                enqueue(system, "price", 200)
+                wait_until(
+                    lambda: system.open_queue("default").counts().dead == 5, "five are dead", DEADLINE_S
+                )
                 yield made
             finally:
                 made.close()
@@ -122,14 +124,14 @@ def console_idle_s(server: RealServer) -> int:
     return min(int(each["idle"]) for each in clients)
 
 
-def enqueue(site: Site, task: str, count: int, queue: str = "default", **options: object) -> list[str]:
+def enqueue(system: System, task: str, count: int, queue: str = "default", **options: object) -> list[str]:
     from mqworker.model.envelope import encode_call  # noqa: PLC0415 - only here
 
     bodies = [
         encode_call([number], {"tenant": "acme"} if task == "charge" else {}) for number in range(count)
     ]
     messages = [a_message(body, task=TaskName(f"shop.{task}"), **options) for body in bodies]
-    site.open_queue(queue).enqueue(*messages)
+    system.open_queue(queue).enqueue(*messages)
     return [message.id for message in messages]
 
 
@@ -138,7 +140,7 @@ def enqueue(site: Site, task: str, count: int, queue: str = "default", **options
 def test_every_page_fits_its_window_without_a_complaint(
     browser: Browser, scene: Scene, width: int, scheme: str
 ) -> None:
-    (cause,) = read_causes(scene.site).causes
+    (cause,) = read_causes(scene.system).causes
     browser.resize(width, 900)
     browser.prefer(scheme)
 
@@ -165,14 +167,14 @@ def test_the_overview_is_live_and_tells_of_a_killed_worker(browser: Browser, sce
     browser.wait_for("live")
     browser.wait_for("worker:1")
     assert browser.value_of("document.querySelectorAll('.plot canvas').length") == 2
-    (held,) = enqueue(scene.site, "resize", 1, "images")
+    (held,) = enqueue(scene.system, "resize", 1, "images")
     browser.wait_for(held)  # what a worker runs appears by itself
 
     scene.node.kill("worker:0")
     scene.node.kill("worker:1")
 
     browser.wait_for("SIGKILL")
-    scene.site.store.run(scene.site.open_queue("images").calls.request_cancel(held))  # type: ignore[arg-type]
+    scene.system.store.run(scene.system.open_queue("images").calls.request_cancel(held))  # type: ignore[arg-type]
 
 
 def test_a_key_pauses_and_goes_on(browser: Browser, scene: Scene) -> None:
@@ -181,7 +183,7 @@ def test_a_key_pauses_and_goes_on(browser: Browser, scene: Scene) -> None:
 
     browser.keys("p")
     browser.wait_for("paused")
-    enqueue(scene.site, "price", 1, "late", due=After(3_600_000))
+    enqueue(scene.system, "price", 1, "late", due=After(3_600_000))
     assert "late" not in browser.text()
     browser.keys("p")
 
@@ -212,7 +214,7 @@ def test_a_job_is_found_by_its_argument_with_the_keyboard_alone(browser: Browser
     browser.wait_for("dead since")
     browser.wait_for("has no address <script>")  # as text: the page is not harmed
     assert browser.text().count("retried") >= 2
-    assert scene.site.open_queue("default").counts().dead == 5
+    assert scene.system.open_queue("default").counts().dead == 5
 
 
 def test_a_queue_is_paused_and_resumed(browser: Browser, scene: Scene) -> None:
@@ -222,30 +224,30 @@ def test_a_queue_is_paused_and_resumed(browser: Browser, scene: Scene) -> None:
     browser.keys("\ue007")  # Enter: what does no harm has the focus
 
     browser.wait_for("queue default is paused")
-    assert scene.site.open_queue("default").counts().is_paused
+    assert scene.system.open_queue("default").counts().is_paused
     browser.click("a.button[hx-get*=resume]")
     browser.wait_for("mqworker queue resume default")
     browser.click("dialog button")
 
     browser.wait_for("hands out messages again")
-    assert not scene.site.open_queue("default").counts().is_paused
+    assert not scene.system.open_queue("default").counts().is_paused
 
 
 def test_a_waiting_job_is_cancelled(browser: Browser, scene: Scene) -> None:
-    (waiting,) = enqueue(scene.site, "price", 1, due=After(3_600_000))
+    (waiting,) = enqueue(scene.system, "price", 1, due=After(3_600_000))
     browser.open(f"/job?id={waiting}")
     browser.wait_for("delayed until")
     browser.click("a.button.danger")
     browser.wait_for(f"mqworker job cancel {waiting} -q default")
     browser.keys("\ue007")  # Enter: what destroys has not the focus
 
-    assert scene.site.open_queue("default").find(waiting).state == "delayed"
+    assert scene.system.open_queue("default").find(waiting).state == "delayed"
     browser.click("a.button.danger")
     browser.wait_for(f"mqworker job cancel {waiting} -q default")
     browser.click("dialog button.danger")
 
     browser.wait_for(f"{waiting} of queue default is cancelled")
-    assert scene.site.open_queue("default").find(waiting).state == "cancelled"
+    assert scene.system.open_queue("default").find(waiting).state == "cancelled"
 
 
 def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene: Scene) -> None:
@@ -257,7 +259,7 @@ def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene
 
     browser.wait_for("5 dead letters of queue default back in line")
     wait_until(
-        lambda: scene.site.open_queue("default").counts().totals["buried"] == 10, "dead again", DEADLINE_S
+        lambda: scene.system.open_queue("default").counts().totals["buried"] == 10, "dead again", DEADLINE_S
     )
     browser.open("/dead")
     browser.click("a.button[hx-get*=drop-cause]")
@@ -265,16 +267,16 @@ def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene
     browser.click("dialog button.danger")
 
     browser.wait_for("5 dead letters of queue default thrown away")
-    assert scene.site.open_queue("default").counts().dead == 0
-    assert [noted.deed.action for noted in read_audit(scene.site)][:2] == ["drop-cause", "retry-cause"]
+    assert scene.system.open_queue("default").counts().dead == 0
+    assert [noted.deed.action for noted in read_audit(scene.system)][:2] == ["drop-cause", "retry-cause"]
     browser.open("/audit")
     assert "mqworker dead retry --cause" in browser.text()
 
 
 def test_a_refused_action_is_told_in_the_dialog(browser: Browser, scene: Scene) -> None:
-    (waiting,) = enqueue(scene.site, "price", 1, due=After(3_600_000))
+    (waiting,) = enqueue(scene.system, "price", 1, due=After(3_600_000))
     browser.open(f"/job?id={waiting}")
-    scene.site.open_queue("default").cancel(waiting)
+    scene.system.open_queue("default").cancel(waiting)
 
     browser.click("a.button.danger")
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from mqworker.model.names import QueueName
 from mqworker.operate.audit import read_audit
 from mqworker.operate.causes import read_causes
-from mqworker.operate.site import Site
+from mqworker.operate.system import System
 from mqworker.settings import Settings
 from mqworker_services.web.asgi import console
 from mqworker_services.web.guard import HEADERS
@@ -38,9 +38,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_there_with_headers_that_forbid_what_it_does_not_need(
-    page: TestClient, site: Site, path: str
+    page: TestClient, system: System, path: str
 ) -> None:
-    bury(site)
+    bury(system)
 
     answer = page.get(path)
 
@@ -52,9 +52,9 @@ def test_every_page_is_there_with_headers_that_forbid_what_it_does_not_need(
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_on_every_page(
-    page: TestClient, site: Site, web_server: RealServer, name: str
+    page: TestClient, system: System, web_server: RealServer, name: str
 ) -> None:
-    (dead,) = bury(site, message=name, tenant=name)
+    (dead,) = bury(system, message=name, tenant=name)
     with web_server.client() as client:
         client.sadd("mqw:queues", name)
         children = [a_child(name, last_exit=name, state=name), a_child("worker:0", role="worker")]
@@ -80,10 +80,10 @@ def test_a_hostile_name_is_text_on_every_page(
 
 
 def test_the_overview_shows_the_verdict_in_words_and_every_process(
-    page: TestClient, site: Site, web_server: RealServer
+    page: TestClient, system: System, web_server: RealServer
 ) -> None:
-    site.open_queue("mail").enqueue(a_message())
-    site.open_queue("mail").claim(consumer=f"{NODE}.ab12.1")
+    system.open_queue("mail").enqueue(a_message())
+    system.open_queue("mail").claim(consumer=f"{NODE}.ab12.1")
     children = [
         a_child("dispatcher", role="dispatcher", facts={"queues": ["mail"], "workers": {"worker:0": 1}}),
         a_child("worker:0", role="worker", pid=4_713, restarts=2, last_exit="killed by SIGKILL"),
@@ -100,8 +100,8 @@ def test_the_overview_shows_the_verdict_in_words_and_every_process(
     assert all(each in text for each in ("supervisor", "4711", "4713", "killed by SIGKILL", "In hand now: 1"))
 
 
-def test_a_job_page_explains_first_and_masks_secrets(page: TestClient, site: Site) -> None:
-    (dead,) = bury(site, message="token=abc123")
+def test_a_job_page_explains_first_and_masks_secrets(page: TestClient, system: System) -> None:
+    (dead,) = bury(system, message="token=abc123")
 
     text = page.get(f"/job?id={dead}").text
 
@@ -126,31 +126,31 @@ def test_a_job_page_explains_first_and_masks_secrets(page: TestClient, site: Sit
     ],
 )
 def test_what_is_not_there_is_said_so(
-    page: TestClient, site: Site, path: str, status: int, told: str
+    page: TestClient, system: System, path: str, status: int, told: str
 ) -> None:
-    bury(site)
+    bury(system)
 
     answer = page.get(path)
 
     assert (answer.status_code, told in answer.text) == (status, True), answer.text
 
 
-def test_an_action_asks_first_shows_its_command_and_is_written_down(page: TestClient, site: Site) -> None:
-    bury(site, 3)
-    (cause,) = read_causes(site).causes
+def test_an_action_asks_first_shows_its_command_and_is_written_down(page: TestClient, system: System) -> None:
+    bury(system, 3)
+    (cause,) = read_causes(system).causes
     asked = {"action": "drop-cause", "queue": "mail", "what": cause.id, "back": "/dead"}
 
     question = page.get("/confirm", params=asked).text
     assert "3 dead letters of queue mail died of this cause" in question
     assert f"mqworker dead drop --cause {cause.id} -q mail" in question
-    assert site.open_queue("mail").counts().dead == 3  # asking changes nothing
+    assert system.open_queue("mail").counts().dead == 3  # asking changes nothing
 
     answer = page.post("/act", data=asked, headers={"sec-fetch-site": "same-origin"})
 
     assert answer.status_code == 303
     assert "3 dead letters of queue mail thrown away" in page.get(answer.headers["location"]).text
-    assert site.open_queue("mail").counts().dead == 0
-    (noted,) = read_audit(site)
+    assert system.open_queue("mail").counts().dead == 0
+    (noted,) = read_audit(system)
     assert (noted.deed.who, noted.deed.action, noted.deed.count) == ("local", "drop-cause", 3)
     assert "thrown away" in page.get("/audit").text
 
@@ -164,19 +164,19 @@ def test_an_action_asks_first_shows_its_command_and_is_written_down(page: TestCl
         {"origin": "null"},
     ],
 )
-def test_a_page_of_another_site_cannot_act(page: TestClient, site: Site, headers: dict[str, str]) -> None:
-    bury(site)
+def test_a_page_of_another_site_cannot_act(page: TestClient, system: System, headers: dict[str, str]) -> None:
+    bury(system)
 
     for path in ("/act", "/api/v1/actions", "/login", "/logout"):
         assert page.post(path, data={"action": "pause", "queue": "mail"}, headers=headers).status_code == 403
-    assert not site.open_queue("mail").counts().is_paused
+    assert not system.open_queue("mail").counts().is_paused
 
 
-def test_get_does_not_act(page: TestClient, site: Site) -> None:
-    bury(site)
+def test_get_does_not_act(page: TestClient, system: System) -> None:
+    bury(system)
 
     assert page.get("/act", params={"action": "pause", "queue": "mail"}).status_code == 405
-    assert not site.open_queue("mail").counts().is_paused
+    assert not system.open_queue("mail").counts().is_paused
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8780", "127.0.0.1.evil.example", ""])
@@ -187,8 +187,8 @@ def test_another_host_name_is_refused_against_rebinding(page: TestClient, host: 
 @pytest.mark.parametrize(
     "back", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:x"]
 )
-def test_one_is_never_sent_elsewhere(page: TestClient, site: Site, back: str) -> None:
-    bury(site)
+def test_one_is_never_sent_elsewhere(page: TestClient, system: System, back: str) -> None:
+    bury(system)
 
     answer = page.post("/act", data={"action": "pause", "queue": "mail", "back": back})
 
@@ -200,7 +200,7 @@ def test_without_redis_the_last_picture_stays_with_its_age() -> None:
         settings = Settings(redis_url=server.url, connect_timeout_s=0.5, read_timeout_s=0.5)
         with TestClient(console(settings)) as page:
             queue = QueueName("mail")
-            page.app.state.console.site.open_queue(queue).enqueue(a_message())  # type: ignore[attr-defined]
+            page.app.state.console.system.open_queue(queue).enqueue(a_message())  # type: ignore[attr-defined]
             assert "Down" in page.get("/").text  # no node beats
             server.kill()
             page.app.state.console.gallery.forget()  # type: ignore[attr-defined]
@@ -213,9 +213,9 @@ def test_without_redis_the_last_picture_stays_with_its_age() -> None:
     assert (api.status_code, "error" in api.json()) == (503, True)
 
 
-def test_it_can_be_mounted_below_another_path(site: Site) -> None:
-    bury(site)
-    app = Starlette(routes=[Mount("/ops", console(site.settings))])
+def test_it_can_be_mounted_below_another_path(system: System) -> None:
+    bury(system)
+    app = Starlette(routes=[Mount("/ops", console(system.settings))])
     with TestClient(app, follow_redirects=False) as page:
         text = page.get("/ops/").text
         links = set(re.findall(r'(?:href|src|action|data-live)="([^"#]+)', text))

@@ -22,7 +22,7 @@ class Site:
         self.clock = ManualClock()
         store = Store(MemoryConnection(self.clock), clock=self.clock)
         self.queue = WorkQueue("q", store)
-        self.queue.enqueue(*(a_message(b"x", gate="t=10/1000/10") for _ in range(20)))
+        self.queue.enqueue(*(a_message(b"x", limits="t=10/1000/10") for _ in range(20)))
         self.limiter = RateLimiter(store, WorkQueueOptions(), get_logger())
 
     def tell(self, mail: Mail) -> None:

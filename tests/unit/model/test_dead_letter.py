@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqworker.model.dead_letter import decode_grave, encode_letter
+from mqworker.model.dead_letter import decode_dead_letter, encode_letter
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Bury, Failure
@@ -22,7 +22,7 @@ def test_a_letter_comes_back_as_it_was(
 ) -> None:
     letter = encode_letter(Bury(DELIVERY, reason, Failure(error, message, "trace"), evidence))
 
-    opened = decode_grave(MessageId("m1"), 5, b"%d %b%b" % (len(letter), letter, RECORD))
+    opened = decode_dead_letter(MessageId("m1"), 5, b"%d %b%b" % (len(letter), letter, RECORD))
 
     assert (opened.reason, opened.error, opened.error_message) == (reason, error, message)
     assert (opened.traceback, opened.evidence, opened.buried_at_ms) == ("trace", evidence, 5)
@@ -33,23 +33,23 @@ def test_a_letter_comes_back_as_it_was(
 def test_of_a_long_traceback_the_end_is_kept() -> None:
     letter = encode_letter(Bury(DELIVERY, "why", Failure("E", "", "x" * 100_000 + "the end")))
 
-    opened = decode_grave(MessageId("m1"), 5, b"%d %b" % (len(letter), letter))
+    opened = decode_dead_letter(MessageId("m1"), 5, b"%d %b" % (len(letter), letter))
 
     assert len(opened.traceback) == 16_384
     assert opened.traceback.endswith("the end")
     assert opened.message is None
 
 
-@pytest.mark.parametrize("grave", [b"", b"x", b"5 {}", b"2 []", b"-3 abc", b"9 \xff\xfe", b"4 null"])
-def test_a_foreign_grave_is_an_undecodable_dead_letter(grave: bytes) -> None:
-    opened = decode_grave(MessageId("m1"), 5, grave)
+@pytest.mark.parametrize("stored", [b"", b"x", b"5 {}", b"2 []", b"-3 abc", b"9 \xff\xfe", b"4 null"])
+def test_foreign_data_is_an_undecodable_dead_letter(stored: bytes) -> None:
+    opened = decode_dead_letter(MessageId("m1"), 5, stored)
 
     assert opened.reason == "undecodable"
     assert opened.message is None
 
 
 @given(st.binary(max_size=100))
-def test_no_bytes_break_the_reading_of_graves(grave: bytes) -> None:
-    opened = decode_grave(MessageId("m1"), 5, grave)
+def test_no_bytes_break_the_reading_of_dead_letters(stored: bytes) -> None:
+    opened = decode_dead_letter(MessageId("m1"), 5, stored)
 
     assert (opened.id, opened.buried_at_ms) == ("m1", 5)

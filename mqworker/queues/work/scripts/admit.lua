@@ -1,39 +1,39 @@
 #!lua flags=allow-oom
--- admit: let waiting messages into the front of the ready line, as many as the buckets of their gate hold, tenant
+-- admit: let waiting messages into the front of the ready line, as many as the buckets of their limits hold, tenant
 -- after tenant.
 --
--- A gate is named by its limits, 'bucket=count/period ms/burst' joined by '|'; the messages of a gate wait for the same
+-- Limits are written 'bucket=count/period ms/burst', joined by '|'; the messages with the same limits wait for the same
 -- buckets. A bucket is the instant at which it would be full again (a token bucket kept as one number): it allows
--- `burst` starts at once and `count` in each period after that. A gate that begins with 'fair=weight~tenant' lets in
--- so many at a time and then goes behind all others: `gates` is in the order of turns, the score of one that could go
+-- `burst` starts at once and `count` in each period after that. Limits that begin with 'fair=weight~tenant' let in
+-- so many at a time and then go behind all others: `limits` is in the order of turns, the score of one that could go
 -- on at once is when it was last visited.
 --
 -- A start may follow its admission by as long as the permit is valid, so starts could come closer together than
 -- admissions do. So much of the burst is held back: starts in any time are at most burst + rate * time (decision 16).
 -- Never more than half of it, for a bucket that holds next to nothing loses what nobody takes at once.
 --
--- Where the server's clock went back, a bucket is at worst empty, and gates have their turn now.
+-- Where the server's clock went back, a bucket is at worst empty, and all limits have their turn now.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  how many at the most; ARGV[2] ms that a permit is valid, 0 for ever
--- Returns  {admitted, ms until the next token of a gate where somebody waits, -1 for none}
--- Atomic because: a token that was taken and a message that did not get in would slow the gate down for ever.
+-- Returns  {admitted, ms until the next token of limits for which somebody waits, -1 for none}
+-- Atomic because: a token that was taken and a message that did not get in would slow its limits down for ever.
 
 -- @include slices
 -- @include keys
 -- @include clock
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 
 local room, valid_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 local permit = digits(now_ms) .. '+' .. (valid_ms > 0 and digits(valid_ms) or '999999999')
 local LAST_LOOK = '@at' -- no bucket is named so
 
--- The buckets of a gate, and how many messages all of them allow now.
-local function buckets_of(gate)
+-- The buckets of some limits, and how many messages all of them allow now.
+local function buckets_of(limits)
   local buckets, allowed = {}, math.huge
-  for bucket, count, period_ms, burst in string.gmatch(gate, '([^=|]+)=(%d+)/(%d+)/(%d+)') do
+  for bucket, count, period_ms, burst in string.gmatch(limits, '([^=|]+)=(%d+)/(%d+)/(%d+)') do
     local step_ms = tonumber(period_ms) / tonumber(count)
     burst = tonumber(burst)
     burst = math.max(1, burst / 2, burst - valid_ms / step_ms)
@@ -65,16 +65,16 @@ redis.call('HLEN', parcels)
 redis.call('ZCARD', delayed)
 redis.call('HGET', meta, 'fence')
 local last_look_ms = tonumber(redis.call('HGET', bucket_times, LAST_LOOK) or 0)
-if redis.call('ZCARD', gates) > 0 then
+if redis.call('ZCARD', all_limits) > 0 then
   if last_look_ms > now_ms then -- turns that lie in the future were meant by another clock
-    for _, gate in ipairs(redis.call('ZRANGE', gates, '(' .. digits(now_ms), '+inf', 'BYSCORE')) do
-      redis.call('ZADD', gates, digits(now_ms), gate)
+    for _, limits in ipairs(redis.call('ZRANGE', all_limits, '(' .. digits(now_ms), '+inf', 'BYSCORE')) do
+      redis.call('ZADD', all_limits, digits(now_ms), limits)
     end
   end
   redis.call('HSET', bucket_times, LAST_LOOK, digits(now_ms))
 end
 
-local last_turn = redis.call('ZRANGE', gates, as_score(LATEST_TURN_MS), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local last_turn = redis.call('ZRANGE', all_limits, as_score(LATEST_TURN_MS), '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local turn_ms = math.max(now_ms, tonumber(last_turn[2] or 0))
 
 local function next_turn_ms()
@@ -84,17 +84,17 @@ end
 
 local admitted, tries = {}, 0
 while #admitted < room and tries < 1000 do
-  local gate = redis.call('ZRANGE', gates, '-inf', as_score(LATEST_TURN_MS), 'BYSCORE', 'LIMIT', 0, 1)[1]
-  if not gate then break end
+  local limits = redis.call('ZRANGE', all_limits, '-inf', as_score(LATEST_TURN_MS), 'BYSCORE', 'LIMIT', 0, 1)[1]
+  if not limits then break end
   tries = tries + 1
-  local buckets, allowed = buckets_of(gate)
-  local weight, taken = tonumber(string.match(gate, '^fair=(%d+)~') or math.huge), 0
+  local buckets, allowed = buckets_of(limits)
+  local weight, taken = tonumber(string.match(limits, '^fair=(%d+)~') or math.huge), 0
   local ends_by_weight = weight < allowed
   allowed = math.min(allowed, weight)
   while taken < allowed and #admitted < room do
-    local id = redis.call('LPOP', gate_key(gate))
+    local id = redis.call('LPOP', limited_key(limits))
     if not id then break end
-    local record = redis.call('HGET', parcels, id) -- none when it was cancelled or expired in the gate
+    local record = redis.call('HGET', parcels, id) -- none when it was cancelled or expired while it waited
     if record then
       redis.call('HDEL', parcels, id)
       redis.call('ZREM', delayed, id)
@@ -107,13 +107,13 @@ while #admitted < room and tries < 1000 do
     bucket.full_at_ms = bucket.full_at_ms + taken * bucket.step_ms
     redis.call('HSET', bucket_times, bucket.name, string.format('%.3f', bucket.full_at_ms))
   end
-  if redis.call('LLEN', gate_key(gate)) == 0 then
-    redis.call('ZREM', gates, gate)
+  if redis.call('LLEN', limited_key(limits)) == 0 then
+    redis.call('ZREM', all_limits, limits)
   elseif ends_by_weight and taken > 0 then
-    redis.call('ZADD', gates, as_score(next_turn_ms()), gate)
+    redis.call('ZADD', all_limits, as_score(next_turn_ms()), limits)
   else
-    -- At least a millisecond on, so that other gates have their turn when there is no more room.
-    redis.call('ZADD', gates, digits(math.max(now_ms + 1, math.ceil(next_token_at_ms(buckets)))), gate)
+    -- At least a millisecond on, so that other limits have their turn when there is no more room.
+    redis.call('ZADD', all_limits, digits(math.max(now_ms + 1, math.ceil(next_token_at_ms(buckets)))), limits)
   end
 end
 
@@ -121,5 +121,5 @@ if #admitted > 0 then
   place_ready(admitted, 'LPUSH')
   if was_idle then wake('ready') end
 end
-local soonest = redis.call('ZRANGE', gates, 0, 0, 'WITHSCORES')[2]
+local soonest = redis.call('ZRANGE', all_limits, 0, 0, 'WITHSCORES')[2]
 return { #admitted, soonest and math.max(0, tonumber(soonest) - now_ms) or -1 }

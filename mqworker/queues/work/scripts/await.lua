@@ -3,7 +3,7 @@
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV     ids
--- Returns  {result or grave or false, ...}: 'S<result>', 'C', 'E', 'D<grave>'; false while it has not ended
+-- Returns  {result or dead letter or false, ...}: 'S<result>', 'C', 'E', 'D<dead letter>'; false while it has not ended
 -- Repeatable: asking twice is asking once.
 
 -- @include slices
@@ -13,11 +13,11 @@ local outcomes, open = {}, {}
 redis.call('SCARD', waiters)
 for i, id in ipairs(ARGV) do
   local result = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
-  local grave = not result and redis.call('HGET', graves, id)
+  local stored = not result and redis.call('HGET', letters, id)
   if result and result ~= 'X' then
     outcomes[i] = result
-  elseif grave then
-    outcomes[i] = 'D' .. grave
+  elseif stored then
+    outcomes[i] = 'D' .. stored
   else
     outcomes[i] = false
     open[#open + 1] = id

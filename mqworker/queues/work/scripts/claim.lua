@@ -23,7 +23,7 @@
 -- @include calls
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include parked
 -- @include guard
 -- @include report

@@ -12,13 +12,13 @@
 local kept = ARGV[1]
 
 redis.call('XLEN', events) -- foreign types show themselves before the first write
-redis.call('HLEN', graves)
+redis.call('HLEN', letters)
 redis.call('HGET', meta, 'purged')
 
 local dropped = {}
 for i = 2, #ARGV do
   local id = ARGV[i]
-  if redis.call('ZREM', dead, id) + redis.call('HDEL', graves, id) > 0 then dropped[#dropped + 1] = id end
+  if redis.call('ZREM', dead, id) + redis.call('HDEL', letters, id) > 0 then dropped[#dropped + 1] = id end
 end
 if #dropped > 0 then
   redis.call('HINCRBY', meta, 'purged', #dropped)

@@ -7,7 +7,7 @@
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
---          'priority guard_mode guard_ttl_ms max_crashes due deadline gate task', due '' for now, deadline and gate ''
+--          'priority guard_mode guard_ttl_ms max_crashes due deadline limits task', due '' for now, deadline and limits ''
 --          for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
 -- Errors   MQW_FULL when the queue's length limit would be passed
@@ -20,7 +20,7 @@
 -- @include calls
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include limit
 -- @include guard
 -- @include report
@@ -37,7 +37,7 @@ local was_idle = is_idle()
 redis.call('HLEN', guards) -- foreign types show themselves before the first write
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', parcels)
-redis.call('ZCARD', gates)
+redis.call('ZCARD', all_limits)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', ticks)
@@ -61,18 +61,18 @@ local terms_by_text = {}
 local function terms_of(text)
   local terms = terms_by_text[text]
   if terms then return terms end
-  local priority, mode, ttl_ms, max_crashes, due, deadline, gate, task = string.match(text, TERMS)
-  local extras = deadline == '' and (gate == '' and '-' or 'g') or gate == '' and 'd' or 'b'
+  local priority, mode, ttl_ms, max_crashes, due, deadline, limits, task = string.match(text, TERMS)
+  local extras = deadline == '' and (limits == '' and '-' or 'l') or limits == '' and 'd' or 'b'
   local is_tick = #mode == 2
   mode = string.sub(mode, -1)
   terms = {
     mode = mode, is_tick = is_tick, is_guarded = mode ~= '-', ttl_ms = tonumber(ttl_ms),
-    due = due, has_deadline = deadline ~= '', gate = gate,
+    due = due, has_deadline = deadline ~= '', limits = limits,
     -- What stands in the record before its id, between id and guard, and before its body.
     header = priority .. mode .. extras .. max_crashes .. '00000000',
     task = ' ' .. task .. ' ',
     rest = (mode == '-' and '' or ' ')
-      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (gate == '' and '' or gate .. ' '),
+      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (limits == '' and '' or limits .. ' '),
   }
   terms_by_text[text] = terms
   return terms
@@ -174,8 +174,8 @@ local function store(index, terms, id, guard, body)
   local due_ms = terms.due == '' and 0 or instant_ms(terms.due)
   if due_ms > now_ms then
     place_delayed(id, record, due_ms)
-  elseif terms.gate ~= '' then
-    place_limited(terms.gate, id, record)
+  elseif terms.limits ~= '' then
+    place_limited(terms.limits, id, record, 'RPUSH')
   else
     placed[#placed + 1] = record
   end

@@ -17,8 +17,8 @@ local due_at_ms = redis.call('ZSCORE', delayed, id)
 if due_at_ms then return { 'delayed', due_at_ms } end
 local result = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
 if result and result ~= 'X' then return { 'settled', result } end
-local grave = redis.call('HGET', graves, id)
-if grave then return { 'dead', grave } end
+local stored = redis.call('HGET', letters, id)
+if stored then return { 'dead', stored } end
 
 -- One whose deadline passed is looked past: a later message may have the same chosen id.
 local has_expired = false

@@ -16,7 +16,7 @@
 -- @include calls
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include guard
 -- @include report
 -- @include announce

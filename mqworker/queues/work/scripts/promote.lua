@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- promote: move delayed messages that are due to the back of their line, or to their gate.
+-- promote: move delayed messages that are due to the back of their line; limited ones wait for their permit.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  how many at the most
@@ -11,13 +11,13 @@
 -- @include clock
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 
 local limit = ARGV[1]
 
 local was_idle = is_idle()
 redis.call('HGET', meta, 'fence')
-redis.call('ZCARD', gates)
+redis.call('ZCARD', all_limits)
 local ids = redis.call('ZRANGE', delayed, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, limit)
 if #ids > 0 then
   local due = {}
@@ -25,8 +25,8 @@ if #ids > 0 then
   call_many('ZREM', delayed, ids)
   call_many('HDEL', parcels, ids)
   for i, record in ipairs(records) do
-    if record and is_record(record) and has_gate(record) then
-      place_limited(gate_of(record), ids[i], record)
+    if record and is_record(record) and is_limited(record) then
+      place_limited(limits_of(record), ids[i], record, 'RPUSH')
     elseif record then
       due[#due + 1] = record
     end

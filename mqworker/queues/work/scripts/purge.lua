@@ -26,7 +26,7 @@ local earlier, is_late = earlier_reply(lane, number)
 if is_late then return is_late end
 if earlier then return same_answer(earlier) end
 redis.call('XLEN', events) -- foreign types show themselves before the first write
-redis.call('HLEN', graves)
+redis.call('HLEN', letters)
 redis.call('HLEN', parcels)
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', results)
@@ -84,7 +84,7 @@ end
 local thrown, left = 0, 0
 if what == 'dead' then
   thrown = dead_count
-  redis.call('UNLINK', dead, graves)
+  redis.call('UNLINK', dead, letters)
 elseif has_guards or has_waiters then
   thrown, left = throw_some()
 else

@@ -17,7 +17,7 @@
 -- @include clock
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include guard
 -- @include report
 -- @include announce
@@ -37,10 +37,10 @@ local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
 redis.call('HLEN', parcels)
-redis.call('ZCARD', gates)
+redis.call('ZCARD', all_limits)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
-redis.call('HLEN', graves)
+redis.call('HLEN', letters)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('SCARD', waiters)
@@ -91,7 +91,7 @@ end
 call_many('HDEL', held, fences)
 if redis.call('HLEN', held) == 0 then redis.call('ZREM', consumers, consumer) end
 local released = #front
-front = return_to_gates(front) -- which of it has started nobody knows: one more start needs one more permit
+front = return_limited(front) -- which of it has started nobody knows: one more start needs one more permit
 place_ready(front, 'LPUSH')
 redis.call('HINCRBY', meta, 'reclaimed', released)
 if stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', stopped) end

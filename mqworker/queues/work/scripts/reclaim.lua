@@ -12,7 +12,7 @@
 -- @include clock
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include guard
 -- @include report
 -- @include announce
@@ -35,10 +35,10 @@ local was_idle = is_idle()
 redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
 redis.call('HLEN', parcels)
-redis.call('ZCARD', gates)
+redis.call('ZCARD', all_limits)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
-redis.call('HLEN', graves)
+redis.call('HLEN', letters)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('SCARD', waiters)
@@ -81,7 +81,7 @@ end
 call_many('HDEL', held, fences)
 call_many('ZREM', leases, fences)
 local reclaimed = #front
-front = return_to_gates(front)
+front = return_limited(front)
 place_ready(front, 'LPUSH')
 redis.call('HINCRBY', meta, 'reclaimed', reclaimed)
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end

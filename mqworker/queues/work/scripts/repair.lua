@@ -11,7 +11,7 @@
 -- @include clock
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include parked
 
 local held = KEYS[21]
@@ -28,12 +28,12 @@ for _, id in ipairs(redis.call('ZRANGE', delayed, 0, page_size - 1)) do
   end
 end
 
--- A record that no instant belongs to would wait for ever: it is ready now, or at its gate.
+-- A record that no instant belongs to would wait for ever: it is ready now, or limited.
 if parcels_cursor ~= '' then
   local page = redis.call('HSCAN', parcels, parcels_cursor, 'COUNT', page_size)
   for i = 1, #page[2], 2 do
     if not redis.call('ZSCORE', delayed, page[2][i]) and redis.call('HDEL', parcels, page[2][i]) == 1 then
-      place_ready(return_to_gates({ page[2][i + 1] }), 'RPUSH')
+      place_ready(return_limited({ page[2][i + 1] }), 'RPUSH')
       repaired = repaired + 1
     end
   end

@@ -1,5 +1,5 @@
 #!lua
--- revive: put dead letters back in line, limited ones at their gate, as if they had just been enqueued: their counts begin anew.
+-- revive: put dead letters back in line, limited ones to wait for a permit, as if they had just been enqueued: their counts begin anew.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
@@ -14,7 +14,7 @@
 -- @include calls
 -- @include record
 -- @include place
--- @include gate
+-- @include limited
 -- @include guard
 -- @include report
 
@@ -27,7 +27,7 @@ local was_idle = is_idle()
 redis.call('ZCARD', dead)
 redis.call('ZCARD', delayed)
 redis.call('HLEN', parcels)
-redis.call('ZCARD', gates)
+redis.call('ZCARD', all_limits)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', guards)
@@ -36,28 +36,28 @@ redis.call('HGET', meta, 'fence')
 local revived, back, happened = {}, {}, {}
 for i = first_id, #ARGV do
   local id = ARGV[i]
-  local grave = redis.call('HGET', graves, id)
-  local length, rest = string.match(grave or '', '^(%d+) (.*)$')
+  local stored = redis.call('HGET', letters, id)
+  local length, rest = string.match(stored or '', '^(%d+) (.*)$')
   local record = length and string.sub(rest, tonumber(length) + 1)
   if record and is_record(record) then
     local _, task = id_and_task(record)
     revived[#revived + 1] = id
     -- A deadline that passed would bury it again at once, so it is dropped: whoever revives wants it to run.
-    local text = digits(now_ms) .. string.sub(record, 14, 15) .. (has_gate(record) and 'g' or '-')
+    local text = digits(now_ms) .. string.sub(record, 14, 15) .. (is_limited(record) and 'l' or '-')
       .. string.sub(record, 17, 17) .. '00000000'
     local rest_of_record = string.sub(record, 26)
     if has_deadline(record) then
       rest_of_record = string.gsub(rest_of_record, ' ' .. digits(deadline_of(record)) .. ' ', ' ', 1)
     end
     text = text .. rest_of_record
-    if has_gate(text) then
-      place_limited(gate_of(text), id, text)
+    if is_limited(text) then
+      place_limited(limits_of(text), id, text, 'RPUSH')
     else
       back[#back + 1] = text
     end
     happened[#happened + 1] = { event = 'revived', task_id = id, task = task }
     redis.call('ZREM', dead, id)
-    redis.call('HDEL', graves, id)
+    redis.call('HDEL', letters, id)
     redis.call('HDEL', results, id)
     redis.call('HDEL', old_results, id)
     take_guard_again(record, id)

@@ -9,7 +9,7 @@
 -- ARGV[8]  how many are done, ARGV[9] in how many runs of fences, ARGV[10] how many results: none, one for all of
 --          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
 --          the others, five arguments each:
---          'again', fence, due ('' is at once, at the front, limited ones of their gate), more failures, more crashes
+--          'again', fence, due ('' is at once, at the front, limited ones among those of their limits), more failures, more crashes
 --          (S: it is a suspect)
 --          'park', fence, due, mark of parts/parked.lua, 0
 --          'bury', fence, letter (JSON), more failures, more crashes
@@ -24,7 +24,7 @@
 -- @include record
 -- @include place
 -- @include parked
--- @include gate
+-- @include limited
 -- @include guard
 -- @include report
 -- @include bury
@@ -66,8 +66,8 @@ if #fences > done_count then
   redis.call('ZCARD', delayed)
   redis.call('HLEN', parcels)
   redis.call('ZCARD', dead)
-  redis.call('HLEN', graves)
-  redis.call('ZCARD', gates)
+  redis.call('HLEN', letters)
+  redis.call('ZCARD', all_limits)
 end
 
 local lost, settled_fences, ended, kept_results, front, back = {}, {}, {}, {}, {}, {}
@@ -148,9 +148,9 @@ for i = done_count + 1, #fences do
       watch_deadline(id, next_record)
       place_delayed(id, next_record, instant_ms(due_or_letter))
       was_delayed = true
-    elseif has_gate(record) then -- once more is one more start: it needs a permit like the first
+    elseif is_limited(record) then -- once more is one more start: it needs a permit like the first
       watch_deadline(id, next_record)
-      place_limited(gate_of(record), id, next_record)
+      place_limited(limits_of(record), id, next_record, 'RPUSH')
     else
       watch_deadline(id, next_record)
       back[#back + 1] = next_record
@@ -179,7 +179,7 @@ if #kept_results > 0 then
     for at = 1, #kept_results, 2 do redis.call('ZREM', result_ends, kept_results[at]) end
   end
 end
-front = return_to_gates(front)
+front = return_limited(front)
 if #front > 0 then place_ready(front, 'LPUSH') end
 if #back > 0 then place_ready(back, 'RPUSH') end
 if done > 0 then redis.call('HINCRBY', meta, 'succeeded', done) end

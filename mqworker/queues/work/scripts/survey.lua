@@ -21,7 +21,7 @@ local held_by_nobody, delivered, samples = KEYS[21], KEYS[22], KEYS[23]
 
 local HEADER_LENGTH = 25
 local MOST_HOLES = 100 -- looked past at the front: cancelled messages leave them
-local PERMIT_NEEDED_MS = '9e15' -- as in parts/gate.lua
+local PERMIT_NEEDED_MS = '9e15' -- as in parts/limited.lua
 
 -- The header of whichever has waited longest of the two fronts. Bodies stay here, they may be large.
 local function front_header()

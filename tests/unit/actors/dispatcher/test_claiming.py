@@ -155,7 +155,7 @@ def test_no_permits_are_wanted_any_more_as_soon_as_there_is_no_room(stage: Stage
 def test_a_permit_is_counted_from_before_the_claim_was_sent(stage: Stage) -> None:
     stage.hire("worker:0", task={"limited": True})
     stage.store.line = [
-        a_record(1).replace(b"0--3", b"0-g3").replace(b"task body", b"task 70;t=1/1000/1 body")
+        a_record(1).replace(b"0--3", b"0-l3").replace(b"task body", b"task 70;t=1/1000/1 body")
     ]
 
     (post,) = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
@@ -166,7 +166,7 @@ def test_a_permit_is_counted_from_before_the_claim_was_sent(stage: Stage) -> Non
 
 def test_what_runs_at_most_once_is_not_acknowledged_when_its_permit_has_ended(stage: Stage) -> None:
     stage.hire("worker:0", task={"limited": True, "once": True})
-    records = [a_record(number).replace(b"0--3", b"0-g3") for number in range(2)]
+    records = [a_record(number).replace(b"0--3", b"0-l3") for number in range(2)]
     stage.store.line = [record.replace(b"task body", b"task 70;t=1/1000/1 body") for record in records]
     stage.turn()  # one is acknowledged and handed out, the other waits for the worker
 

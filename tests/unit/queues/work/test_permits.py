@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqworker.model.gate import gate_name
 from mqworker.model.guard import Guard, GuardMode
 from mqworker.model.instant import After
+from mqworker.model.limits import rate_limits
 from mqworker.model.message import Message
 from mqworker.model.names import ConsumerName, TaskName
 from mqworker.model.rate import Rate
@@ -70,8 +70,8 @@ class Site:
 
 
 def limited(text: str, rate: str = "10/s", *, burst: int = 10, **options: Option) -> Message:
-    gate = gate_name(TaskName("t"), [(Rate(rate, burst=burst), None)])
-    return a_message(text.encode(), gate=gate, **options)
+    limits = rate_limits(TaskName("t"), [(Rate(rate, burst=burst), None)])
+    return a_message(text.encode(), limits=limits, **options)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_retry_needs_another_permit(site: Site) -> None:
     assert site.claim() == [b"a"]
 
 
-def test_reaped_and_reclaimed_ones_go_to_the_front_of_their_gate(site: Site) -> None:
+def test_reaped_and_reclaimed_ones_wait_before_the_others_with_their_limits(site: Site) -> None:
     site.enqueue("a", "b", "c", "d", "e")
     site.queue.admit(4)
     site.queue.claim(2, consumer=NODE)
@@ -171,7 +171,7 @@ def test_reaped_and_reclaimed_ones_go_to_the_front_of_their_gate(site: Site) -> 
     assert site.claim() == [b"a", b"b", b"c", b"d", b"e"]
 
 
-def test_a_revived_dead_letter_waits_at_its_gate_and_has_its_body(site: Site) -> None:
+def test_a_revived_dead_letter_waits_for_a_permit_and_has_its_body(site: Site) -> None:
     site.enqueue("a", deadline=After(60_000))
     site.queue.admit(1)
     (delivery,) = site.queue.claim(1, consumer=NODE)
@@ -185,7 +185,7 @@ def test_a_revived_dead_letter_waits_at_its_gate_and_has_its_body(site: Site) ->
 
 
 def test_tenants_that_only_take_turns_need_no_permit(site: Site) -> None:
-    site.queue.enqueue(a_message(b"a", gate="fair=1~tenant"))
+    site.queue.enqueue(a_message(b"a", limits="fair=1~tenant"))
     site.queue.admit(1)
     (delivery,) = site.queue.claim(1, consumer=NODE)
 
@@ -195,7 +195,7 @@ def test_tenants_that_only_take_turns_need_no_permit(site: Site) -> None:
     assert site.claim() == [b"a"]
 
 
-def test_a_limited_record_that_somebody_put_in_the_line_is_sent_to_its_gate(site: Site) -> None:
+def test_a_limited_record_that_somebody_put_in_the_line_waits_for_its_permit(site: Site) -> None:
     site.enqueue("a", "b")
     site.queue.admit(1)
     (_, record), *_ = site.records()
@@ -220,8 +220,8 @@ def test_what_is_settled_while_its_permit_is_valid_is_settled_as_ever(site: Site
 @pytest.mark.parametrize("back_ms", [2_000, HOUR_MS, 400 * 24 * HOUR_MS], ids=str)
 def test_a_clock_that_goes_back_costs_a_limit_no_more_than_an_empty_bucket(site: Site, back_ms: int) -> None:
     for tenant in range(5):
-        gate = gate_name(TaskName("t"), [(Rate("10/s"), f"t{tenant}")])
-        site.queue.enqueue(*(a_message(b"x", gate=gate) for _ in range(100)))
+        limits = rate_limits(TaskName("t"), [(Rate("10/s"), f"t{tenant}")])
+        site.queue.enqueue(*(a_message(b"x", limits=limits) for _ in range(100)))
     before = site.queue.admit(1_000)[0]
     site.claim()
 

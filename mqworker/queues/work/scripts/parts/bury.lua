@@ -3,5 +3,5 @@
 
 local function bury(id, record, letter)
   redis.call('ZADD', dead, digits(now_ms), id)
-  redis.call('HSET', graves, id, #letter .. ' ' .. letter .. record)
+  redis.call('HSET', letters, id, #letter .. ' ' .. letter .. record)
 end

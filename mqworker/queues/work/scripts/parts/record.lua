@@ -1,14 +1,14 @@
 -- record: the text header before every body. Mirrors model/record.py, which documents the layout.
 --
---   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'g' with a gate, 'b' with both | 17 max crashes, base 36
+--   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'l' with limits, 'b' with both | 17 max crashes, base 36
 --   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
---   26- id, task, [guard], [deadline], [gate], each with a space; body
---   A permit stands before its gate, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
+--   26- id, task, [guard], [deadline], [limits], each with a space; body
+--   A permit stands before the limits, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
 --   ms' since it was claimed in the hands of a consumer.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dgb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- A deadline of more digits is no instant, and no number that Lua or Python could count with.
@@ -21,7 +21,7 @@ local function is_record(text)
   if string.sub(text, 15, 15) ~= '-' then fields = fields .. '[!-~]+ ' end
   local extras = string.sub(text, 16, 16)
   if extras == 'd' or extras == 'b' then fields = fields .. DEADLINE end
-  if extras == 'g' or extras == 'b' then fields = fields .. '[!-~]+ ' end
+  if extras == 'l' or extras == 'b' then fields = fields .. '[!-~]+ ' end
   return string.match(text, fields, 26) ~= nil
 end
 
@@ -48,9 +48,9 @@ local function has_deadline(record)
   return extras == 'd' or extras == 'b'
 end
 
-local function has_gate(record)
+local function is_limited(record)
   local extras = string.sub(record, 16, 16)
-  return extras == 'g' or extras == 'b'
+  return extras == 'l' or extras == 'b'
 end
 
 local function deadline_of(record)
@@ -60,8 +60,8 @@ local function deadline_of(record)
   return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
 end
 
--- The gate at which it waits for a permit, where has_gate; its permit, if it has one; where the field begins and ends.
-local function gate_field(record)
+-- Its limits, where is_limited; its permit, if it has one; where the field begins and ends.
+local function limits_field(record)
   local pattern = '^[^ ]+ [^ ]+ '
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
   if has_deadline(record) then pattern = pattern .. '%d+ ' end
@@ -71,15 +71,15 @@ local function gate_field(record)
   return string.sub(record, (permit_last or before) + 1, last), permit, before, last
 end
 
-local function gate_of(record)
-  return (gate_field(record))
+local function limits_of(record)
+  return (limits_field(record))
 end
 
 -- The record with another permit, '' for none.
 local function with_permit(record, permit)
-  local gate, old_permit, before, last = gate_field(record)
+  local limits, old_permit, before, last = limits_field(record)
   if permit == (old_permit or '') then return record end
-  return string.sub(record, 1, before) .. (permit == '' and '' or permit .. ';') .. gate .. string.sub(record, last + 1)
+  return string.sub(record, 1, before) .. (permit == '' and '' or permit .. ';') .. limits .. string.sub(record, last + 1)
 end
 
 -- Whether its deadline has passed: such a message is neither delivered nor cancelled any more.
@@ -137,7 +137,7 @@ local function body_of(record)
   local pattern = '^[^ ]+ [^ ]+ '
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
   if has_deadline(record) then pattern = pattern .. '%d+ ' end
-  if has_gate(record) then pattern = pattern .. '[^ ]+ ' end
+  if is_limited(record) then pattern = pattern .. '[^ ]+ ' end
   local _, last = string.find(record, pattern, 26)
   return string.sub(record, (last or 0) + 1)
 end

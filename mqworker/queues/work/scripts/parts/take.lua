@@ -1,5 +1,5 @@
 -- take: removes records from the waiting lines, urgent first, passing over what is no longer to be delivered.
--- Needs: keys, clock, record, place, gate, guard, report, announce.
+-- Needs: keys, clock, record, place, limited, guard, report, announce.
 
 local MOST_BYTES = 8 * 1024 * 1024 -- a thousand long messages must not fill anybody's memory; one always fits
 
@@ -59,7 +59,7 @@ local function deliverable(record, expired, unpermitted, window_ms)
     end
   end
   local permitted = record
-  if has_gate(record) then permitted = with_fresh_permit(record) end
+  if is_limited(record) then permitted = with_fresh_permit(record) end
   if not permitted then
     watch_deadline(id, record)
     unpermitted[#unpermitted + 1] = record
@@ -93,21 +93,21 @@ local function take(count, kept, window_ms)
   if has_permits then
     redis.call('ZCARD', delayed)
     redis.call('HLEN', parcels)
-    redis.call('ZCARD', gates)
+    redis.call('ZCARD', all_limits)
   end
   local taken, expired, unpermitted, seen = {}, {}, {}, 0
   repeat
     local batch, was_cut = take_raw(count - #taken)
     seen = seen + #batch
     for _, record in ipairs(batch) do
-      if is_simple and not has_gate(record) then -- most of them, in fewer steps
+      if is_simple and not is_limited(record) then -- most of them, in fewer steps
         taken[#taken + 1] = record
       else
         taken[#taken + 1] = deliverable(record, expired, unpermitted, window_ms)
       end
     end
   until #batch == 0 or was_cut or #taken == count or seen - #taken >= PASS_OVER_AT_MOST
-  return_to_gates(unpermitted)
+  return_limited(unpermitted)
   report_expired(expired, kept)
   return taken, seen - #taken >= PASS_OVER_AT_MOST
 end

@@ -1,5 +1,5 @@
 -- take_parked: removes messages that somebody else could not run, of tasks that the caller knows.
--- Needs: keys, clock, record, place, gate, parked, guard, report, announce, take.
+-- Needs: keys, clock, record, place, limited, parked, guard, report, announce, take.
 
 local LOOK_AT_MOST = 500 -- in one call; what is behind comes with the next one
 
@@ -42,7 +42,7 @@ local function take_parked(count, known, kept, window_ms)
     local ranges = ranges_of(known[i], known[i + 1])
     for at = 1, #ranges, 2 do take_range(ranges[at], ranges[at + 1]) end
   end
-  return_to_gates(unpermitted)
+  return_limited(unpermitted)
   report_expired(expired, kept)
   return taken
 end

@@ -1,4 +1,4 @@
-"""A site: an open store with its queues, for whoever looks at a system from outside and acts on it."""
+"""A system: an open store with its queues, as operators see it from outside and act on it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mqworker.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class System:
     """An open store with its queues. Safe between threads, as its store is."""
 
     settings: Settings
     store: Store
 
     def queue_names(self) -> list[str]:
-        """All queues that were ever used, in order; what a foreign hand wrote among them is passed over."""
+        """All queues that were ever used, in order; what others wrote among them is passed over."""
         names = read_queue_names(self.store, self.settings.namespace)
         return [name for name in names if is_queue_name(name)]
 
@@ -66,7 +66,7 @@ class Site:
 
     def now_ms(self) -> int:
         """The server's clock: all instants that are stored come from it."""
-        reply: RawReply = self.store.read([("TIME",)], None)[0]
+        reply: RawReply = self.store.send([("TIME",)], None)[0]
         seconds, microseconds = map(int, reply)
         return seconds * 1000 + microseconds // 1000
 
@@ -89,25 +89,25 @@ class Site:
         )
 
 
-def open_site(settings: Settings, *, client_name: str, retry_for_ms: int) -> Site:
-    """The site of redis_url, or of the embedded server that runs in this directory; it starts none."""
+def open_system(settings: Settings, *, client_name: str, retry_for_ms: int) -> System:
+    """The system of redis_url, or of the embedded server that runs in this directory; it starts none."""
     connection = open_connection(
         parse_address(_server_url(settings)),
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
         client_name=client_name,
     )
-    return Site(settings, Store(connection, retry_for_ms=retry_for_ms))
+    return System(settings, Store(connection, retry_for_ms=retry_for_ms))
 
 
 @contextmanager
-def opened(settings: Settings, *, client_name: str, retry_for_ms: int) -> Iterator[Site]:
+def opened(settings: Settings, *, client_name: str, retry_for_ms: int) -> Iterator[System]:
     """The same, for as long as the block runs."""
-    site = open_site(settings, client_name=client_name, retry_for_ms=retry_for_ms)
+    system = open_system(settings, client_name=client_name, retry_for_ms=retry_for_ms)
     try:
-        yield site
+        yield system
     finally:
-        site.store.close()
+        system.store.close()
 
 
 def is_queue_name(name: str) -> bool:

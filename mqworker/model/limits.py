@@ -1,10 +1,10 @@
-"""Gates: where messages wait for a permit, or for their turn. A gate is named by what they wait for.
+"""Limits: what a limited message waits for, a permit of its rates or the turn of its tenant, as one text.
 
     shop.send_mail=100/1000/100|shop.send_mail:tenant7=5/60000/5
     fair=3~tenant7|shop.send_mail=100/1000/100
 
 Buckets with count, period in milliseconds and burst; before them, where tenants take turns, the weight and
-the tenant; joined by '|'. Messages at one gate wait for the same, so Redis needs no other table.
+the tenant; joined by '|'. Messages with the same text wait for the same, so Redis needs no other table.
 """
 
 import hashlib
@@ -18,19 +18,19 @@ from mqworker.model.rate import Rate
 _STORABLE = re.compile(r"[A-Za-z0-9_.:@/+~-]{1,100}", re.ASCII)
 
 
-def gate_of(
+def limits_of(
     task: TaskName, rates: Sequence[Rate], arguments: Mapping[str, object], fair: Fair | None = None
 ) -> str:
-    """The gate of a call: its task's rates, those with a key each for its own value of it; and its tenant."""
-    limits = gate_name(task, [(rate, rate.key and rate.key.format_map(arguments)) for rate in rates])
+    """The limits of a call: the rates of its task, each with the value of its key; and its tenant."""
+    rated = rate_limits(task, [(rate, rate.key and rate.key.format_map(arguments)) for rate in rates])
     if fair is None:
-        return limits
+        return rated
     tenant, weight = fair.tenant(arguments)
-    return f"fair={weight}~{_stored(tenant)}" + (f"|{limits}" if limits else "")
+    return f"fair={weight}~{_stored(tenant)}" + (f"|{rated}" if rated else "")
 
 
-def gate_name(task: TaskName, limits: Sequence[tuple[Rate, str | None]]) -> str:
-    """The name of a gate: rates, each with the value of its key, if it has one."""
+def rate_limits(task: TaskName, limits: Sequence[tuple[Rate, str | None]]) -> str:
+    """Rates as limits, each with the value of its key, if it has one."""
     return "|".join(_bucket(task, rate, key) for rate, key in limits)
 
 

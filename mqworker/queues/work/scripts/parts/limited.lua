@@ -1,0 +1,52 @@
+-- limited: where limited messages wait for their permit. They are stored like delayed messages without an instant, so
+-- that cancel, expire, find and purge treat them like any delayed one; a list for each combination of limits keeps their
+-- order. Its key is in the queue's slot, made from the name of a declared one (decision 9).
+-- A permit is for one start, and for a short time (decision 16): what comes back, however it was lost, waits again.
+-- Needs: keys, clock, record, place.
+
+local PERMIT_NEEDED_MS = 9e15 -- due when a permit is there, and not by itself
+
+local BUCKET = '=%d+/%d+/%d+'
+
+local function limited_key(limits)
+  return string.sub(meta, 1, -5) .. 'limited:' .. limits
+end
+
+-- side is 'RPUSH' for the back of the list of its limits, 'LPUSH' for the front.
+local function place_limited(limits, id, record, side)
+  place_delayed(id, with_permit(record, ''), PERMIT_NEEDED_MS)
+  redis.call(side, limited_key(limits), id)
+  redis.call('ZADD', all_limits, 'NX', digits(now_ms), limits)
+end
+
+-- Whether it may start only with a permit. Limits without a bucket only make tenants take turns.
+local function needs_permit(record)
+  return is_limited(record) and is_record(record) and string.find(limits_of(record), BUCKET) ~= nil
+end
+
+-- Records come back: puts those that need a permit at the front of the lists of their limits, in the order given;
+-- returns the others.
+local function return_limited(records)
+  local others, limited = {}, {}
+  for _, record in ipairs(records) do
+    local into = needs_permit(record) and limited or others
+    into[#into + 1] = record
+  end
+  for i = #limited, 1, -1 do
+    place_limited(limits_of(limited[i]), id_of(limited[i]), limited[i], 'LPUSH')
+  end
+  return others
+end
+
+-- The record of the ready line as it is delivered: its permit says how many ms it is valid still, for from here on the
+-- clock of the consumer measures it. Nil when it needs a permit and has none that is: it ended, or the server's clock
+-- went back since.
+local function with_fresh_permit(record)
+  local limits, permit, before, last = limits_field(record)
+  if not string.find(limits, BUCKET) then return record end
+  local at_ms, valid_ms = string.match(permit or '', '^(%d+)%+(%d+)$')
+  local age_ms = now_ms - (tonumber(at_ms) or math.huge)
+  local left_ms = age_ms < 0 and 0 or tonumber(valid_ms) - age_ms
+  if left_ms <= 0 then return nil end
+  return string.sub(record, 1, before) .. digits(left_ms) .. ';' .. limits .. string.sub(record, last + 1)
+end

@@ -1,0 +1,65 @@
+"""Failures of a task: what becomes of a delivery whose task raised, and the error as data."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from typing import assert_never
+
+from mqworker.errors import LeaseLost, TaskCancelled
+from mqworker.model.delivery import Delivery
+from mqworker.model.instant import After
+from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
+from mqworker.model.settlement import Bury, Failure, Release, RetryAt, Run, Settlement
+from mqworker.tasks.context import Context
+
+LONGEST_MESSAGE = 4_000
+LONGEST_TRACEBACK = 16_000
+MOST_FRAMES = 50
+OWN_FRAMES = 2
+
+
+def settle_failure(
+    policy: Retry,
+    delivery: Delivery,
+    context: Context,
+    error: BaseException,
+    *,
+    run: Run,
+    chance: random.Random,
+) -> Settlement:
+    """How a delivery ends whose task raised this."""
+    if isinstance(error, TaskCancelled):
+        if context.is_cancelled:
+            return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
+        return Bury(delivery, "cancelled", failure_of(error), run=run)
+    if isinstance(error, LeaseLost) and context.is_known_lost:
+        return Release(delivery)  # refused, as everything that this run could say
+    match decide(policy, delivery.failures, error, chance):
+        case RetryIn(ms):
+            return RetryAt(delivery, After(ms), failure_of(error), run)
+        case GiveUp(reason):
+            return Bury(delivery, reason, failure_of(error), run=run)
+        case other:
+            assert_never(other)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The error as data: looking at it runs code of its class, which may fail too."""
+    try:
+        message = str(error)
+    except Exception as trouble:  # noqa: BLE001 - foreign code; the failure must be told in any case
+        message = f"<its text cannot be had: {type(trouble).__name__}>"
+    return Failure(type(error).__qualname__, message[:LONGEST_MESSAGE], _traceback_of(error))
+
+
+def _traceback_of(error: BaseException) -> str:
+    # Without our own frames (run, call): the first line is the user's.
+    trace = error.__traceback__
+    for _ in range(OWN_FRAMES):
+        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    try:
+        lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
+    except Exception:  # noqa: BLE001 - as above
+        lines = traceback.format_tb(trace, limit=-MOST_FRAMES)
+    return "".join(lines)[-LONGEST_TRACEBACK:]
