@@ -1,4 +1,4 @@
-"""Schedules: tasks that come by themselves, once per tick however many nodes run.
+"""Schedules: tasks that nobody calls; they run once per tick however many nodes run.
 
 Start as many as you like:  mqworker run schedule:app
 """

@@ -47,7 +47,7 @@ class StoreRefused(MqworkerError):
     """Ask the operator: Redis refused the command (permission, foreign key type, unknown command).
 
     `code` is the first word of the server's reply, such as WRONGTYPE, or empty when it was no reply.
-    `is_about_data` tells that a foreign hand wrote something into the keys of a queue: the server is fine.
+    `is_about_data` tells that another program wrote something into the keys of a queue: the server is fine.
     """
 
     def __init__(self, text: str, *, code: str = "") -> None:

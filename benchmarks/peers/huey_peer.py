@@ -20,8 +20,8 @@ huey = RedisHuey("bench", url=URL, results=False)
 TASKS = {name: huey.task()(getattr(bench_body, name)) for name in ("stamp", "burn", "rest", "carry")}
 
 
-crew = ("thread", "-w", str(WORKERS * IN_FLIGHT)) if IS_WAITING else ("process", "-w", str(WORKERS))
-WORKER = {"argv": ["python", "-m", "huey.bin.huey_consumer", "huey_peer.huey", "-q", "-k", *crew]}
+workers = ("thread", "-w", str(WORKERS * IN_FLIGHT)) if IS_WAITING else ("process", "-w", str(WORKERS))
+WORKER = {"argv": ["python", "-m", "huey.bin.huey_consumer", "huey_peer.huey", "-q", "-k", *workers]}
 
 
 def enqueue(task: str, args: tuple[object, ...], queue: str | None) -> None:

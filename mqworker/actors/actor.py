@@ -46,13 +46,13 @@ class Actor(Protocol):
 
     name: str
     is_done: bool
-    """True after a drain, when nothing is left in its hands: the loop ends."""
+    """True after a drain, when it holds nothing any more: the loop ends."""
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Answer one mail."""
 
     def turn(self, now_ms: int) -> Iterable[Post]:
-        """Do what is due: after the mail at hand was handled, when time passed, when a watched thing woke.
+        """Do what is due: after mail was handled, when time passed, when a watched thing woke.
 
         Each mail is sent before the next one is asked for.
         """
@@ -170,7 +170,7 @@ class ActorLoop:
         old = self._mailboxes.get(peer)
         if old is not None:
             self._read(peer, old)  # its last mail counts
-            self._lose(peer, "a new generation of it was attached")
+            self._lose(peer, "its next generation was attached")
         self._mailboxes[peer] = mailbox
 
     def deliver(self, posts: Iterable[Post]) -> None:

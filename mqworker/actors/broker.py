@@ -2,7 +2,7 @@
 
 Owns:     the time at which the next delayed message, or the next tick of a schedule, is due.
 Receives: Drain (supervisor).
-Sends:    nothing; what gateways take in is carried out by the desk beside it.
+Sends:    nothing; what gateways take in is committed beside it (gateway/commit.py).
 Never:    claims, settles or runs anything. It also refuses, at its start, a server that would lose messages.
 """
 

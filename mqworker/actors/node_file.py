@@ -1,7 +1,7 @@
 """The file of a node: it holds the run slots, and is locked as long as any process of the node lives.
 
 The supervisor opens and locks it; its children inherit the lock, and the kernel lets go of it with the last
-of them, however they ended. So whoever can lock the file of another node knows that nobody of it is left:
+of them, however they ended. So whoever can lock the file of another node knows that its processes are gone:
 what it held can be released at once, without waiting for its heartbeat to be missed.
 
 Only files of this boot of this machine count: a lock says nothing about processes under another kernel. Where

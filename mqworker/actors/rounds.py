@@ -38,7 +38,7 @@ class Rounds:
         """Do all steps if it is time; each on its own, so that one broken queue does not harm the others.
 
         Each is done before the next one is asked for. False when the server did not answer: that may have
-        taken long, and whoever calls should answer pings before he asks it anything else.
+        taken long, and the caller should answer pings before asking it anything else.
         """
         if now_ms < self._next_ms:
             return True

@@ -39,7 +39,7 @@ class SilenceWatch:
         self._forget(reading)
 
     def is_silent(self, consumer: str, now_ms: int) -> bool:
-        """Whether no beat of it came for a whole time-out; only ever said on a fresh reading.
+        """Whether its beats stayed away for a whole time-out; only ever said on a fresh reading.
 
         From when its last beat was seen until when the latest question was put: what came after that is not
         known. A consumer that was never heard of is silent since we listen.

@@ -35,7 +35,7 @@ def open_store(
     *,
     longest_read_s: float = _ACTOR_READ_TIMEOUT_S,
 ) -> Store:
-    """The store of an actor. It repeats nothing by itself: the actor's next turn does."""
+    """The store of an actor. It repeats nothing: the actor's next turn does."""
     settings = start.settings
     longest_s = min(longest_read_s, _ACTOR_READ_TIMEOUT_S)
     connection = open_connection(

@@ -158,7 +158,7 @@ def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) ->
             lines.append(("worker", f"{safe(worker)} of node {safe(node.name)}"))
             lines.append(("running", f"since {since} ({duration(age_ms)})"))
     if not lines:
-        lines.append(("held by", safe(consumer) if consumer else "a lease that ends by itself"))
+        lines.append(("held by", safe(consumer) if consumer else "a lease that expires"))
     progress = server.store.follow(
         JobSteps(WorkQueueSteps(work.calls, server.settings.namespace)).progress(found.id)
     )

@@ -54,7 +54,7 @@ class CallTemplate:
 
 
 def template_of(fields: Mapping[str, Any]) -> CallTemplate:
-    """The template in plain values; raises `InvalidMessage` when they are none."""
+    """The template in plain values; raises `InvalidMessage` when they are no template."""
     try:
         guard = fields.get("guard")
         message = Message(

@@ -1,6 +1,6 @@
 """The crash limit: what becomes of a message when a worker has died over it. The one place that decides it.
 
-reclaim.lua does the same for leases that end by themselves, where nobody else is left to decide.
+reclaim.lua does the same for leases that expire, where nobody else is left to decide.
 """
 
 from mqworker.model.delivery import Delivery

@@ -9,7 +9,7 @@ from mqworker.model.names import MessageId, TaskName
     slots=True
 )  # not frozen: a hundred thousand are made each second, and frozen ones cost twice as much
 class Delivery:
-    """A message in the hands of a consumer. Treat it as read-only."""
+    """A message as a consumer holds it. Treat it as read-only."""
 
     fence: int
     id: MessageId

@@ -191,7 +191,7 @@ def encode_columns(acks: Sequence[Ack], runs: Sequence[Run]) -> bytes:
 
 
 def decode_columns(data: bytes) -> list[dict[str, Any]]:
-    """The events in columns; raises ValueError when the bytes are none."""
+    """The events in columns; raises ValueError when the bytes are no block."""
     lines = data.decode().split("\n")
     if len(lines) != _COLUMNS:
         raise ValueError(f"{len(lines)} columns of events; accepted are {_COLUMNS}")

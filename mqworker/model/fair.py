@@ -31,6 +31,6 @@ class Fair:
             whole_number(f"the weight of {shown(tenant)}", weight, least=1, most=HEAVIEST)
 
     def tenant(self, arguments: Mapping[str, object]) -> tuple[str, int]:
-        """Whose call this is, and the weight of his turns."""
+        """Whose call this is, and the weight of that tenant."""
         name = self.key.format_map(arguments)
         return name, self.weights.get(name, 1)

@@ -75,7 +75,7 @@ class Message:
 
 @dataclass(slots=True)  # not frozen: see Delivery
 class Enqueued:
-    """What became of a message at the queue's door."""
+    """What became of a message that was enqueued."""
 
     id: MessageId
     is_new: bool

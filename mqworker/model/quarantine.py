@@ -118,9 +118,9 @@ class Quarantine:
             del self._entries[key]
 
 
-# Any: a snapshot may come from another version, or from a foreign hand.
+# Any: a snapshot may come from another version, or from another program.
 def entry_of(fields: Mapping[str, Any]) -> BadEntry | None:
-    """An entry as it stands in a node's snapshot; None when it is none."""
+    """An entry as it stands in a node's snapshot; None when it is something else."""
     match fields:
         case {
             "kind": str(kind),

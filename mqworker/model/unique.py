@@ -71,7 +71,7 @@ class Unique:
 
     def _check_max_wait(self, max_wait: float) -> None:
         if self.delay is None:
-            raise InvalidArgument('max_wait belongs to keep="last"; accepted is none without it')
+            raise InvalidArgument('max_wait belongs to keep="last"; accepted is no max_wait without it')
         if _ms("max_wait", max_wait) < _ms("delay", self.delay):
             raise InvalidArgument(
                 f"max_wait is {shown(max_wait)}; accepted is no less than the delay of {self.delay:g} s"

@@ -64,7 +64,7 @@ class Verdict:
     health: Health
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What an operator should know of, though it may be as he wants it."""
+    """What an operator should know of, though it may be intended."""
 
     @property
     def text(self) -> str:

@@ -101,7 +101,7 @@ class NodeView:
 
     @property
     def held_by_worker(self) -> dict[str, int]:
-        """How many deliveries each worker has in hand."""
+        """How many deliveries each worker holds."""
         held: dict[str, int] = {}
         for child in self.children:
             workers = child.facts.get("workers") if child.role == "dispatcher" else None
@@ -144,7 +144,7 @@ class NodeView:
 
 
 def _listed(value: object) -> Sequence[object]:
-    """A list in a snapshot, which a foreign hand may have written."""
+    """A list in a snapshot, which another program may have written."""
     return value if isinstance(value, list | tuple) else ()
 
 

@@ -58,7 +58,7 @@ def _figures(child: ChildView) -> GatewayFigures:
 
 
 def _count(facts: Mapping[str, object], name: str) -> int:
-    """A snapshot may come from an older node, or from a foreign hand."""
+    """A snapshot may come from an older node, or from another program."""
     value = facts.get(name)
     return value if isinstance(value, int) else 0
 

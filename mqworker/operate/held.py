@@ -25,7 +25,7 @@ _CHARACTERS = 700
 
 @dataclass(frozen=True, slots=True)
 class HeldJob:
-    """One message in the hands of a consumer."""
+    """One message, and who holds it."""
 
     queue: str
     consumer: str

@@ -154,7 +154,7 @@ def _leased(trace: Trace, queue: QueueView, view: SystemView) -> Iterator[str]:
     consumer = trace.where.consumer
     attempt = f", attempt {trace.delivery.attempt}" if trace.delivery else ""
     if consumer is None:
-        yield f"held under a lease that ends by itself{attempt}"
+        yield f"held under a lease that expires{attempt}"
     else:
         node = _node_of(consumer, view)
         name = f"node {safe(node.name)}" if node else f"consumer {safe(consumer)}"
@@ -187,7 +187,7 @@ def _workers(node: NodeView) -> Iterator[str]:
     held = {name: count for name, count in node.held_by_worker.items() if count}
     if held:
         shares = ", ".join(f"{safe(name)} has {count:,}" for name, count in held.items())
-        yield f"in its hands now: {shares}"
+        yield f"it holds now: {shares}"
 
 
 def _dead(trace: Trace, now_ms: int) -> Iterator[str]:

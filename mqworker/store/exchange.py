@@ -256,7 +256,7 @@ def decoded(call: Call[Any], reply: Reply) -> RawReply:
     except UNREADABLE as error:
         queue = _queue_of(call)
         raise StoreRefused(
-            f"{call.script.name} on queue {queue!r}: its answer cannot be read, a foreign hand wrote there"
+            f"{call.script.name} on queue {queue!r}: its answer cannot be read, another program wrote there"
             f" ({type(error).__name__}: {error})"[:_LONGEST_REFUSAL],
             code="UNREADABLE",
         ) from error

@@ -34,8 +34,8 @@ from mqworker.supervisor.child_plan import Role
 from mqworker.supervisor.children import ChildRecord, Children, State
 from mqworker.supervisor.consumer_names import ConsumerNames
 from mqworker.supervisor.liveness import (
+    ChildAction,
     LivenessLimits,
-    Verdict,
     Vitals,
     check_process,
     check_server,
@@ -246,18 +246,18 @@ class ChildCare:
             self.kill(record, "closed its control pipe", Fault.COUNTED)
             return
         match _check_of(record.role)(record.vitals, self._limits.liveness, now_ms):
-            case Verdict.PING:
+            case ChildAction.PING:
                 record.vitals.pings += 1
                 record.vitals.pinged_at_ms = now_ms
                 self.tell(record, Ping(record.vitals.pings))
-            case Verdict.ABORT:
+            case ChildAction.ABORT:
                 record.vitals.aborted_at_ms = now_ms
                 record.kill_reason = record.kill_reason or "does not answer"
                 self._log.error("child_silent", child=record.name, child_pid=child.process.pid)
                 child.process.send(signal.SIGABRT)  # it shows its stack and ends
-            case Verdict.KILL:
+            case ChildAction.KILL:
                 child.process.send(signal.SIGKILL)
-            case Verdict.FINE:
+            case ChildAction.FINE:
                 pass
 
     # Collecting
@@ -273,7 +273,7 @@ class ChildCare:
             for mail in child.control.receive():
                 self._take(record, mail, now_ms)
         for descriptor in (child.control.fileno(), child.process.fileno()):
-            with suppress(KeyError):  # one that was deaf
+            with suppress(KeyError):  # its pipe broke before
                 self._selector.unregister(descriptor)
         child.close()
         record.child = None
@@ -377,7 +377,7 @@ class ChildCare:
             self._release_if_nobody_is_left()
 
 
-def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], Verdict]:
+def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], ChildAction]:
     match role:
         case Role.WORKER:
             return check_worker

@@ -47,7 +47,7 @@ def live_forked(run: StartFunction, start: ChildStart, control: int, words: int)
         _cut_loose(start.parent_pid)
         inherited = () if start.node_lock is None else (start.node_lock,)
         _close_all_but({0, 1, 2, control, words, *inherited})
-        # Open to the very end, or the supervisor would think us deaf.
+        # Open to the very end, or the supervisor would think that the pipe broke.
         mailbox = Mailbox(control, brings_descriptors=True)
         code = _live(run, start, mailbox, words)
     finally:

@@ -21,7 +21,7 @@ class LivenessLimits:
     worker_ready_within_ms: int = 120_000  # it imports user code, and some libraries take their time
 
 
-class Verdict(Enum):
+class ChildAction(Enum):
     """What to do about a child now."""
 
     FINE = auto()
@@ -43,37 +43,41 @@ class Vitals:
     pings: int = 0
 
 
-def check_process(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> Verdict:
+def check_process(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     """For a child that must answer."""
     if vitals.aborted_at_ms is not None:
-        return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, Verdict.KILL)
+        return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, ChildAction.KILL)
     if vitals.ready_at_ms is None:
-        return _over(vitals.started_at_ms, limits.ready_within_ms, now_ms, Verdict.ABORT)
+        return _over(vitals.started_at_ms, limits.ready_within_ms, now_ms, ChildAction.ABORT)
     if vitals.pinged_at_ms is not None:
-        return _over(vitals.pinged_at_ms, limits.silent_after_ms, now_ms, Verdict.ABORT)
+        return _over(vitals.pinged_at_ms, limits.silent_after_ms, now_ms, ChildAction.ABORT)
     return _ping_due(vitals, limits, now_ms)
 
 
-def check_worker(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> Verdict:
+def check_worker(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     """For a child that runs user code: only its start is limited."""
     if vitals.aborted_at_ms is not None:
-        return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, Verdict.KILL)
+        return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, ChildAction.KILL)
     if vitals.ready_at_ms is None:
-        return _over(vitals.started_at_ms, limits.worker_ready_within_ms, now_ms, Verdict.ABORT)
-    return Verdict.FINE if vitals.pinged_at_ms is not None else _ping_due(vitals, limits, now_ms)
+        return _over(vitals.started_at_ms, limits.worker_ready_within_ms, now_ms, ChildAction.ABORT)
+    return ChildAction.FINE if vitals.pinged_at_ms is not None else _ping_due(vitals, limits, now_ms)
 
 
-def check_server(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> Verdict:
+def check_server(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     """For the keeper of a server, which may take as long to load as it has data."""
     if vitals.ready_at_ms is None or vitals.pinged_at_ms is not None:
-        return Verdict.FINE
+        return ChildAction.FINE
     return _ping_due(vitals, limits, now_ms)
 
 
-def _ping_due(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> Verdict:
+def _ping_due(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     since_ms = vitals.ponged_at_ms if vitals.ponged_at_ms is not None else vitals.ready_at_ms
-    return Verdict.PING if vitals.pings == 0 else _over(since_ms, limits.ping_every_ms, now_ms, Verdict.PING)
+    return (
+        ChildAction.PING
+        if vitals.pings == 0
+        else _over(since_ms, limits.ping_every_ms, now_ms, ChildAction.PING)
+    )
 
 
-def _over(since_ms: int | None, limit_ms: int, now_ms: int, verdict: Verdict) -> Verdict:
-    return verdict if since_ms is not None and now_ms - since_ms >= limit_ms else Verdict.FINE
+def _over(since_ms: int | None, limit_ms: int, now_ms: int, verdict: ChildAction) -> ChildAction:
+    return verdict if since_ms is not None and now_ms - since_ms >= limit_ms else ChildAction.FINE

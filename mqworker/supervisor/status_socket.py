@@ -80,13 +80,13 @@ def _read_snapshot(path: Path, timeout_s: float) -> Snapshot | None:
 
 
 def _is_answered(path: Path) -> bool:
-    """Whether somebody listens; the kernel says so, even if he hangs."""
+    """Whether somebody listens; the kernel says so, even if that process hangs."""
     try:
         with _connected(path, _SEND_S):
             return True
     except (FileNotFoundError, ConnectionError):
         return False
-    except OSError:  # his backlog is full
+    except OSError:  # its backlog is full
         return True
 
 

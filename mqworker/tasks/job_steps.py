@@ -47,7 +47,7 @@ class JobSteps:
         """Take it out while it waits, ask for a stop where it runs; `kill` ends the worker there."""
         calls = self._queue.calls
         request = calls.request_kill if kill else calls.request_cancel
-        for _ in range(_CANCEL_TRIES):  # it may change hands between two looks
+        for _ in range(_CANCEL_TRIES):  # another consumer may take it between two looks
             found = yield from self._queue.find(message)
             if found.state == "leased":
                 yield request(message)
@@ -60,7 +60,7 @@ class JobSteps:
                 return Cancelling.ENDED
             if (yield from self._queue.cancel(message)):
                 return Cancelling.CANCELLED
-        return Cancelling.ASKED  # it changes hands too quickly; whoever asks once more will meet it
+        return Cancelling.ASKED  # it goes from one to the next too quickly; ask once more
 
     def retry(self, message: MessageId) -> Procedure[bool]:
         """Put it back in line; False when it is no dead letter."""

@@ -58,7 +58,7 @@ def test_what_workers_begin_by_themselves_is_neither_lost_nor_run_twice(
     with redis.Redis.from_url(scene.url) as raw:
         publishing = scene.publish_beside("work", sized(4_000, 8_000), per_s=500, batch=1)
         for target in itertools.cycle(BEGINNERS):
-            # Only if somebody has begun something by himself since the last strike is there something to hit.
+            # Only where a worker made an early start since the last strike there is something to hit.
             begun += _wait_until_more_begin(node, publishing)
             if not publishing.is_alive():
                 break

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parents[2]
 DEADLINE_S = 90.0
 
 
-class Crew:
+class Processes:
     """Consuming processes with a ledger each."""
 
     def __init__(self, database: Database, folder: Path) -> None:
@@ -58,8 +58,8 @@ class Crew:
 
 
 @pytest.fixture
-def crew(database: Database, tmp_path: Path) -> Iterator[Crew]:
-    started = Crew(database, tmp_path)
+def processes(database: Database, tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(database, tmp_path)
     yield started
     started.end()
 
@@ -70,30 +70,30 @@ def push(client: GqClient, count: int) -> None:
             producer.push(b"%d" % number)
 
 
-def test_eight_processes_process_each_message_exactly_once(client: GqClient, crew: Crew) -> None:
+def test_eight_processes_process_each_message_exactly_once(client: GqClient, processes: Processes) -> None:
     """Q08."""
     count = 10_000
     for _ in range(8):
-        crew.start()
+        processes.start()
     wait_until(lambda: len(client.consumers()) == 8, "all registered", DEADLINE_S)
 
     push(client, count)
     wait_until(lambda: client.counts()[GqStatus.PROCESSED] == count, "all were processed", DEADLINE_S)
-    crew.stop()
+    processes.stop()
 
-    seen = crew.processed()
+    seen = processes.processed()
     assert Counter(number for each in seen for number in each) == Counter(range(1, count + 1))
     assert sum(1 for each in seen if each) > 1, "one process did all the work: nothing was shared"
     assert client.consumers() == []
 
 
 def test_what_a_killed_consumer_held_is_processed_by_another(
-    database: Database, client: GqClient, crew: Crew
+    database: Database, client: GqClient, processes: Processes
 ) -> None:
     """Kill -9 in the middle of a batch: done ones come again (at least once), none is missing."""
-    victim = crew.start(held="20")
+    victim = processes.start(held="20")
     push(client, 40)
-    wait_until(lambda: any(20 in seen for seen in crew.processed()), "the victim is at work", DEADLINE_S)
+    wait_until(lambda: any(20 in seen for seen in processes.processed()), "the victim is at work", DEADLINE_S)
     dead = client.consumers()[0].uuid
     victim.kill()
     victim.wait()

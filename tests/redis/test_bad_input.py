@@ -402,7 +402,7 @@ def test_garbage_among_the_delivered_does_not_stop_the_verbs(
     assert good in acked
 
 
-def test_a_garbled_grave_is_listed_and_not_revived(queue: WorkQueue, raw: RawQueue) -> None:
+def test_a_garbled_dead_letter_is_listed_and_not_revived(queue: WorkQueue, raw: RawQueue) -> None:
     raw.client.zadd(raw.key("dead"), {"m": LONG_AGO_MS, b"\xff": LONG_AGO_MS, "without": LONG_AGO_MS})
     raw.client.hset(raw.key("letters"), mapping={"m": b"garbage", b"\xff": b"2 {}x"})
 

@@ -1,4 +1,4 @@
-"""The RedisMQ verbs as server functions: they share one state with every other door."""
+"""The RedisMQ verbs as server functions: they share one state with every other client."""
 
 from __future__ import annotations
 

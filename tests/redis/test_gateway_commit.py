@@ -150,13 +150,13 @@ def test_a_full_queue_refuses_only_what_does_not_fit(party: Party) -> None:
     assert replies[-1][1] == "queue_full"
 
 
-@pytest.mark.parametrize("is_lost_before_the_desk", [True, False])
-def test_a_turn_repeated_at_a_new_desk_happens_once(party: Party, is_lost_before_the_desk: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("is_lost_before_the_commit", [True, False])
+def test_a_turn_repeated_at_a_new_broker_happens_once(party: Party, is_lost_before_the_commit: bool) -> None:  # noqa: FBT001
     party.call(["push", "q", [b"0"]])  # so that the first commits knows the queue, and the second does not
     party.replies.clear()
     party.submit(["push", "q", [b"a"]], ["push", "q", [b"b", b"c"]], ["push", "other", [b"d"]])
     for mail in party.batches.mails():
-        if not is_lost_before_the_desk:
+        if not is_lost_before_the_commit:
             party.commits.handle(mail, GATEWAY, party.now_ms)
             while not party.commits.turn(party.now_ms):  # its answer goes down with it
                 pass
@@ -171,7 +171,7 @@ def test_a_turn_repeated_at_a_new_desk_happens_once(party: Party, is_lost_before
     assert len(WorkQueue("other", party.store).inspect(0, 9)) == 1
 
 
-def test_a_pop_repeated_at_a_new_desk_gives_the_same_elements(party: Party) -> None:
+def test_a_pop_repeated_at_a_new_broker_gives_the_same_elements(party: Party) -> None:
     party.call(["push", "q", [b"a", b"b", b"c"]])
     party.replies.clear()
     party.submit(["pop", "q", 2])
@@ -214,7 +214,7 @@ def test_a_server_that_forgot_its_scripts_is_not_noticed(party: Party, server: R
     assert [reply[0] for reply in party.call(["push", "q", [b"b"]], ["inspect", "q", 0, 9])] == [True, True]
 
 
-def test_who_waits_is_woken_by_a_push_through_any_door(party: Party) -> None:
+def test_who_waits_is_woken_by_a_push_of_any_client(party: Party) -> None:
     party.commits.handle(WatchQueues(["q"]), GATEWAY, party.now_ms)
     party.turn()
     assert party.woken == ["q"]  # at once: something may have come before anybody listened
@@ -236,7 +236,7 @@ def test_what_was_popped_for_somebody_gone_is_put_back_in_front(party: Party) ->
     assert WorkQueue("q", party.store).inspect_pending(0, 9) == []
 
 
-def test_the_desk_serves_a_cluster() -> None:
+def test_a_cluster_is_served() -> None:
     with RealCluster() as cluster:
         party = Party(cluster.url)
 

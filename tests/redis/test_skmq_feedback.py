@@ -145,7 +145,7 @@ def test_an_ack_that_meets_its_message_on_the_way_to_the_asking_gateway(
     """The first gateway was killed: its message is released, taken by the second, and noted, at any moment.
 
     Either the ack takes the message out, and the second gateway never gets it; or the second one has it, and
-    the ack is missed. It is neither settled in the hands of who would still push it, nor taken for settled.
+    the ack is missed. It is neither settled by a gateway that would still push it, nor taken for settled.
     """
     outcomes = set()
     for moments in itertools.combinations_with_replacement(range(MOST_STEPS), 3):

@@ -133,7 +133,7 @@ def test_a_lost_call_costs_a_second(topics: Topics, raw: redis.Redis) -> None:
     topics.subscribe("FOO", "BAR", P1)
     fan_out = TopicFanOut(topics, LOG)
     fan_out.turn(0)
-    raw.rpush("QUEUE_FOO", '{"id":"a","timestamp":"b"}')  # by a foreign hand, which calls nobody
+    raw.rpush("QUEUE_FOO", '{"id":"a","timestamp":"b"}')  # by another program, which calls nobody
 
     fan_out.turn(BUSY_LOOK_MS - 1)
     too_soon = fan_out.moved

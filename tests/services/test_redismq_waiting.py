@@ -1,4 +1,4 @@
-"""MQ.POP with BLOCK: it really waits, is woken by a push through any door, is fair, and loses nothing."""
+"""MQ.POP with BLOCK: it really waits, is woken by a push of any client, is fair, and loses nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_waits_in_vain_hears_so_in_time(redismq_port: int, queue: WorkQueue)
 
 
 @pytest.mark.parametrize(
-    "door",
+    "push",
     [
         lambda queue, _: queue.push(b"x"),
         lambda queue, _: queue.enqueue(a_message(b"x")),
@@ -51,14 +51,14 @@ def test_who_waits_in_vain_hears_so_in_time(redismq_port: int, queue: WorkQueue)
     ],
     ids=["push", "enqueue", "gateway"],
 )
-def test_a_push_through_any_door_wakes_who_waits(
-    redismq_node: RealNode, redismq_port: int, queue: WorkQueue, door: Callable[[WorkQueue, int], object]
+def test_a_push_of_any_client_wakes_who_waits(
+    redismq_node: RealNode, redismq_port: int, queue: WorkQueue, push: Callable[[WorkQueue, int], object]
 ) -> None:
     with RespClient(redismq_port) as client:
         client.send("MQ.POP", 1, "BLOCK", LONG_MS, queue.name)
         wait_for_waiters(redismq_node, 1)
 
-        door(queue, redismq_port)
+        push(queue, redismq_port)
 
         assert [element for _, element in client.hear()] == [b"x"]
     wait_for_waiters(redismq_node, 0)

@@ -39,7 +39,7 @@ class Entry:
     pid: int
 
 
-class Crew:
+class Claimers:
     """The processes, a ledger of each, and how often they were struck."""
 
     def __init__(self, server: RealServer, folder: Path, *, has_names: bool, lease_ms: int) -> None:
@@ -126,20 +126,20 @@ def queue(store: Store) -> WorkQueue:
 def test_eight_processes_share_ten_thousand_messages_without_overlap(
     server: RealServer, queue: WorkQueue, tmp_path: Path
 ) -> None:
-    crew = Crew(server, tmp_path, has_names=False, lease_ms=60_000)
+    claimers = Claimers(server, tmp_path, has_names=False, lease_ms=60_000)
     messages = some_messages(MESSAGES)
     queue.pause()
     queue.enqueue(*messages)
     try:
         for _ in range(8):
-            crew.start()
+            claimers.start()
         queue.resume()
         wait_until(lambda: _is_drained(queue), "all messages were settled", DEADLINE_S)
-        crew.stop()
+        claimers.stop()
     finally:
-        crew.end()
+        claimers.end()
 
-    entries = crew.entries()
+    entries = claimers.entries()
     executed = Counter(entry.id for entry in entries if entry.what == "E")
     acked = Counter(entry.id for entry in entries if entry.what == "A")
     assert executed == acked == Counter(message.id for message in messages)
@@ -159,48 +159,48 @@ def test_kills_lose_nothing_and_ack_nothing_twice(
     has_names: bool,
     kills: int,
 ) -> None:
-    crew = Crew(server, tmp_path, has_names=has_names, lease_ms=SHORT_LEASE_MS)
+    claimers = Claimers(server, tmp_path, has_names=has_names, lease_ms=SHORT_LEASE_MS)
     messages = some_messages(MESSAGES, max_crashes=None)
     try:
         for _ in range(4):
-            crew.start()
-        _work_under_fire(queue, crew, messages, has_names=has_names, kills=kills)
-        wait_until(lambda: _is_drained(queue, crew), "all messages were settled", DEADLINE_S)
-        crew.stop()
+            claimers.start()
+        _work_under_fire(queue, claimers, messages, has_names=has_names, kills=kills)
+        wait_until(lambda: _is_drained(queue, claimers), "all messages were settled", DEADLINE_S)
+        claimers.stop()
     finally:
-        crew.end()
+        claimers.end()
 
-    entries = crew.entries()
-    _check(entries, messages, set(crew.killed))
+    entries = claimers.entries()
+    _check(entries, messages, set(claimers.killed))
     executed = Counter(entry.id for entry in entries if entry.what == "E")
     redelivered = sum(times - 1 for times in executed.values())
-    not_noted = sum(1 for entry in _unfinished(entries) if entry.pid in crew.killed) - redelivered
+    not_noted = sum(1 for entry in _unfinished(entries) if entry.pid in claimers.killed) - redelivered
     with capsys.disabled():
         print(  # noqa: T201 - a drill says how often it struck
-            f"\n  kills {len(crew.killed)}, redelivered {redelivered}, acked but not noted {not_noted}"
+            f"\n  kills {len(claimers.killed)}, redelivered {redelivered}, acked but not noted {not_noted}"
         )
     assert queue.counts().totals["succeeded"] == MESSAGES, "each message is acked once, as the server counts"
-    assert len(crew.killed) == kills
+    assert len(claimers.killed) == kills
     assert redelivered > 0, "no kill struck a process with a message in hand: nothing was proved"
 
 
 def _work_under_fire(
-    queue: WorkQueue, crew: Crew, messages: list[Message], *, has_names: bool, kills: int
+    queue: WorkQueue, claimers: Claimers, messages: list[Message], *, has_names: bool, kills: int
 ) -> None:
     """Feeds the messages in portions; during each, one process is killed and another begins."""
     portion = MESSAGES // kills
     for number in range(kills):
         queue.enqueue(*messages[number * portion : (number + 1) * portion])
-        name = crew.kill_one_in_the_act(lambda: queue.counts().waiting > 0)
-        crew.start()
+        name = claimers.kill_one_in_the_act(lambda: queue.counts().waiting > 0)
+        claimers.start()
         if has_names:
             queue.reap(name, silent_ms=0)
         else:
             queue.reclaim()
 
 
-def _is_drained(queue: WorkQueue, crew: Crew | None = None) -> bool:
-    if crew is not None:
+def _is_drained(queue: WorkQueue, claimers: Claimers | None = None) -> bool:
+    if claimers is not None:
         queue.reclaim()
         time.sleep(0.02)
     counts = queue.counts()

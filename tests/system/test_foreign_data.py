@@ -82,7 +82,7 @@ def wait_quarantined(node: RealNode, kind: str, where: str) -> dict[str, Any]:
 
 
 def a_record(id_: str, extras: str = "-", fields: str = "") -> bytes:
-    """A record of the task `echo` by a foreign hand."""
+    """A record of the task `echo` by another program."""
     now_ms = int(time.time() * 1000)
     return f"{now_ms:013}0-{extras}300000000{id_} echo {fields}".encode() + b"body"
 

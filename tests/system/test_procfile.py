@@ -1,4 +1,4 @@
-"""The Procfile as it is, under Honcho: everything comes up, every door works, and a stop loses nothing."""
+"""The Procfile as it is, under Honcho: everything comes up, every gateway works, and a stop loses nothing."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def procfile() -> Iterator[Procfile]:
         running.end()
 
 
-def test_every_door_works_and_a_stop_loses_nothing(procfile: Procfile) -> None:
+def test_every_gateway_works_and_a_stop_loses_nothing(procfile: Procfile) -> None:
     procfile.start()
 
     assert procfile.python("from shop import double; print(double.delay(21).result(timeout=60))") == "42"
@@ -164,8 +164,8 @@ def through_skmq(port: int) -> bytes:
 
 def through_gomq(port: int) -> bytes:
     with GomqClient(f"127.0.0.1:{port}", timeout_s=DEADLINE_S) as client:
-        client.subscribe("door", "BAR")
-        client.publish("door", b"by gRPC")
+        client.subscribe("parcel", "BAR")
+        client.publish("parcel", b"by gRPC")
         return observe_one(client, "BAR")
 
 
@@ -181,9 +181,9 @@ def observe_one(client: GomqClient, consumer: str) -> bytes:
 
 def through_redismq(port: int) -> bytes:
     with redis.Redis(port=port, socket_timeout=DEADLINE_S) as client:
-        client.execute_command("MQ.PUSH", "door", "by RESP")
-        [[pushed_id, element]] = [client.execute_command("MQ.POP", 1, "door")[0][:2]]
-        client.execute_command("MQ.ACK", "door", pushed_id)
+        client.execute_command("MQ.PUSH", "parcel", "by RESP")
+        [[pushed_id, element]] = [client.execute_command("MQ.POP", 1, "parcel")[0][:2]]
+        client.execute_command("MQ.ACK", "parcel", pushed_id)
         return bytes(element)
 
 

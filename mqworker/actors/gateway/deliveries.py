@@ -157,7 +157,7 @@ class WorkSource:
             return
         try:
             self._on_delivery(queue, delivery)
-        except (MqworkerError, *UNREADABLE) as error:  # by a foreign hand: not what the gateway stores
+        except (MqworkerError, *UNREADABLE) as error:  # by another program: not what the gateway stores
             self.settle(queue, Bury(delivery, "undecodable", evidence={"problem": str(error)}))
 
     def _poll(self) -> None:

@@ -51,7 +51,7 @@ class Gateway(Protocol):
         """Listen. A place that is taken is a ConfigurationError which names it."""
 
     async def close(self, grace_ms: int) -> None:
-        """Take nobody in any more, finish what is in hand, close the connections."""
+        """Take nobody in any more, finish what was begun, close the connections."""
 
     def facts(self) -> dict[str, Any]:
         """Plain values for the status screen: `listens`, `connections`, totals `in`, `out` and `refused`.
@@ -141,7 +141,7 @@ class GatewayLoop:
         old = self._mailboxes.get(peer)
         if old is not None:
             self._read(peer, old)  # its last mail counts
-            self._lose(peer, "a new generation of it was attached")
+            self._lose(peer, "its next generation was attached")
         self._mailboxes[peer] = mailbox
         self._listen_to(peer)
         for mail in self._batches_to(peer).unanswered():

@@ -148,7 +148,7 @@ class GqClaim:
 
 @dataclass(frozen=True, slots=True)
 class GqMessage:
-    """A message in the hands of a consumer."""
+    """A message that a consumer holds."""
 
     id: int
     payload: bytes

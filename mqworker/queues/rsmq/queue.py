@@ -87,7 +87,7 @@ class RsmqQueue:
         return self._follow(lambda: self._steps.send(messages))
 
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
-        """Take up to `count` messages under a lease that ends by itself, unless extended.
+        """Take up to `count` messages under a lease that expires, unless extended.
 
         Who only looks for messages makes no queue anew that somebody has deleted.
         """

@@ -170,7 +170,7 @@ def _assigned(reply: RawReply) -> list[Addressee | None]:
 
 
 def _addressee(key: str, address: str) -> Addressee | None:
-    """'host port id'; None for what a foreign hand wrote: there is nobody to reach."""
+    """'host port id'; None for what another program wrote: there is nobody to reach."""
     host, _, rest = address.partition(" ")
     port, space, recipient = rest.partition(" ")
     number = parse_whole(port.encode(), most=HIGHEST_PORT)

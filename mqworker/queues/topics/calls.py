@@ -23,7 +23,7 @@ class TopicRecord:
 
     key: str
     id: str
-    """Twenty characters, the same in every copy; '' for what a foreign hand put into the queue."""
+    """Twenty characters, the same in every copy; '' for what another program put into the queue."""
     timestamp: str
     """When it was published, by the server's clock: `Sun Nov 15 23:40:23 UTC 2026`."""
     payload: bytes

@@ -44,7 +44,7 @@ class AsyncWorkQueue(AsyncStoreClient):
     ) -> list[Delivery]:
         """Take up to `count` messages under a lease.
 
-        Without a consumer the lease ends by itself after `lease_ms`, unless extended. With one it lasts as
+        Without a consumer the lease expires after `lease_ms`, unless extended. With one it lasts as
         long as that consumer's heartbeat (`beat`), however long the work takes.
         """
         name = None if consumer is None else consumer_name(consumer)
@@ -56,7 +56,7 @@ class AsyncWorkQueue(AsyncStoreClient):
         return await self.store.follow(self._steps.settle(settlements, name))
 
     async def extend(self, *deliveries: Delivery, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
-        """Prolong leases that end by themselves. Those that were lost come back."""
+        """Prolong leases that expire. Those that were lost come back."""
         return await self.store.follow(self._steps.extend(deliveries, lease_ms))
 
     async def reclaim(self) -> tuple[int, int]:

@@ -142,7 +142,7 @@ class WorkQueueCalls:
         )
 
     def extend(self, fences: Sequence[int], lease_ms: int) -> Call[list[int]]:
-        """Prolong leases that end by themselves; the reply lists the fences that were lost."""
+        """Prolong leases that expire; the reply lists the fences that were lost."""
         return Call(
             script("extend"),
             (*self.keys.shared, self.keys.held(None)),

@@ -137,7 +137,7 @@ def _tail(reply: RawReply) -> tuple[str, int, int]:
 
 
 def _stored_block(entry_id: bytes, fields: Sequence[bytes]) -> StoredBlock:
-    """An entry as a block; one that a foreign hand wrote gets a codec that nobody can read."""
+    """An entry as a block; one that another program wrote gets a codec that nobody can read."""
     try:
         count, codec, data = int(fields[1]), fields[2].decode(), fields[3]
         void = frozenset(map(int, fields[5].split(b","))) if len(fields) > _PLAIN_FIELDS else frozenset()

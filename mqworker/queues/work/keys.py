@@ -106,7 +106,7 @@ class WorkQueueKeys:
             f"{prefix}urgent",  # zset: records with a priority, by priority and arrival
             f"{prefix}delayed",  # zset: id -> due at, ms
             f"{prefix}parcels",  # hash: id -> record, of the delayed
-            f"{prefix}leases",  # zset: fence -> ends at, ms; only leases that end by themselves
+            f"{prefix}leases",  # zset: fence -> ends at, ms; only leases that expire
             f"{prefix}deadlines",  # zset: id -> deadline, ms, of waiting messages that have one
             f"{prefix}guards",  # hash: guard key -> 'id expires_at_ms'
             f"{prefix}dead",  # zset: id -> buried at, ms
@@ -150,7 +150,7 @@ class WorkQueueKeys:
         return self.shared[14]
 
     def held(self, consumer: ConsumerName | None) -> str:
-        """hash: fence -> record, what one consumer holds; nobody's where the lease ends by itself."""
+        """hash: fence -> record, what one consumer holds; nobody's where the lease expires."""
         return f"{self.prefix}held:{consumer or ''}"
 
     def begin(self, consumer: ConsumerName, worker: int) -> str:

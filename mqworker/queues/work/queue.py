@@ -50,7 +50,7 @@ class WorkQueue(StoreClient):
     ) -> list[Delivery]:
         """Take up to `count` messages under a lease.
 
-        Without a consumer the lease ends by itself after `lease_ms`, unless extended. With one it lasts as
+        Without a consumer the lease expires after `lease_ms`, unless extended. With one it lasts as
         long as that consumer's heartbeat (`beat`), however long the work takes.
         """
         name = None if consumer is None else consumer_name(consumer)
@@ -62,7 +62,7 @@ class WorkQueue(StoreClient):
         return self.store.follow(self._steps.settle(settlements, name))
 
     def extend(self, *deliveries: Delivery, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
-        """Prolong leases that end by themselves. Those that were lost come back."""
+        """Prolong leases that expire. Those that were lost come back."""
         return self.store.follow(self._steps.extend(deliveries, lease_ms))
 
     def reclaim(self) -> tuple[int, int]:
@@ -106,7 +106,7 @@ class WorkQueue(StoreClient):
         return self.store.follow(self._steps.silent_consumers(silent_ms))
 
     def repair(self) -> int:
-        """Mend what a foreign hand broke: entries without their other half; how many."""
+        """Mend what another program broke: entries without their other half; how many."""
         return self.store.follow(self._steps.repair())
 
     def rotate_results(self) -> int:

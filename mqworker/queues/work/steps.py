@@ -226,7 +226,7 @@ class WorkQueueSteps:
         meta = dict(zip(fields[::2], fields[1::2], strict=True))
         limit = meta.pop("limit", None)
         return QueueCounts(
-            # A foreign hand may have noted more holes than there are; `repair` forgets them.
+            # Another program may have noted more holes than there are; `repair` forgets them.
             ready=max(0, replies[1] + replies[2] - counter(meta.pop("holes", ""))),
             delayed=replies[3],
             leased=sum(replies[6:]),

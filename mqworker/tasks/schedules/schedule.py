@@ -73,7 +73,7 @@ class ScheduleDecorator:
         kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> Attachment:
-        """Let a task come by itself: once per tick, however many nodes there are.
+        """Run a task on a schedule: once per tick, however many nodes there are.
 
         `every` (seconds or timedelta) ticks at its multiples since 1970. `jitter` puts each tick off by up to
         so many seconds. Ticks that nobody fired in time are skipped, made up for by `"one"`, or by `"all"` of

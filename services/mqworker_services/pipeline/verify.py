@@ -24,7 +24,7 @@ _COUNTS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """What was found."""
 
     rows: int
@@ -51,7 +51,7 @@ class Verdict:
         ]
 
 
-def verify(spark: SparkSession, lake: Lake) -> Verdict:
+def verify(spark: SparkSession, lake: Lake) -> Verification:
     """Read the whole lake and compare; raises BrokenFile or EmptyLake where there is nothing to compare."""
     count_rows(lake.events)  # names the file that is broken; Spark would name a task
     checkpoint = Checkpoint(lake.checkpoint)
@@ -61,7 +61,7 @@ def verify(spark: SparkSession, lake: Lake) -> Verdict:
     rows.createOrReplaceTempView("archived")
     found = spark.sql(_COUNTS).collect()
     blocks = {row["queue"]: row["blocks"] for row in found}
-    return Verdict(
+    return Verification(
         rows=sum(row["rows"] for row in found),
         distinct=sum(row["distinct_rows"] for row in found),
         blocks=sum(blocks.values()),

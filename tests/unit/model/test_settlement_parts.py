@@ -1,4 +1,4 @@
-"""Settlements as parts: what goes into a worker's report comes out of it at the clerk's."""
+"""Settlements as parts: what goes into a worker's report comes out in the thread of a foreign queue."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_peer_may_call_so_often_and_no_oftener() -> None:
 # Requests and answers.
 
 
-def test_requests_become_calls_of_the_desk() -> None:
+def test_requests_become_calls_of_the_node() -> None:
     def call(
         method: str, request: contract.PublishRecord | contract.Subscription | contract.Identification
     ) -> object:
@@ -198,7 +198,7 @@ def test_who_calls_alone_is_held_up_once_in_fifty() -> None:
     assert asyncio.run(scenario()) == [True, *[False] * UNDELAYED_AFTER_A_LONE_CALL, True]
 
 
-def test_an_error_of_the_desk_is_raised_to_its_caller() -> None:
+def test_an_error_of_the_node_is_raised_to_its_caller() -> None:
     class RefusingNode(FakeNode):
         def submit_call(self, _call: list[object], on_reply: OnReply, _size: int) -> None:
             on_reply([False, "invalid", "key is ''"])

@@ -14,12 +14,12 @@ from mqworker_services.gateways.skmq.connection import Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
 from mqworker_services.gateways.skmq.options import SkmqOptions
 from mqworker_services.gateways.skmq.replies import ACK, ERROR, Answer
-from mqworker_services.gateways.skmq.requests import Feedback, Verdict
+from mqworker_services.gateways.skmq.requests import Feedback, MessageFeedback
 
 QUEUE = "skmq.app"
 
 
-class ScriptedDesk:
+class ScriptedNode:
     """Answers feedback with one outcome after the other, and nothing else; without one, later."""
 
     def __init__(self, *outcomes: list[Any]) -> None:
@@ -92,7 +92,7 @@ async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 class Stage:
     def __init__(self, *outcomes: list[Any]) -> None:
         self.outwards = Outwards()
-        self.node, self.work = ScriptedDesk(*outcomes), Work()
+        self.node, self.work = ScriptedNode(*outcomes), Work()
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         log = get_logger(actor="test")
         self.deliveries = Deliveries(
@@ -106,7 +106,7 @@ class Stage:
         self.deliveries.take(QUEUE, delivery)
 
     def begin_ack(self) -> None:
-        verdict = Verdict(Feedback.ACK, "m")
+        verdict = MessageFeedback(Feedback.ACK, "m")
         self.deliveries.hear(verdict, cast("Connection", Speaker()), self.answers.put_nowait)
 
     async def ack(self) -> Answer | None:

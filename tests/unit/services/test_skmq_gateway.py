@@ -18,7 +18,14 @@ from mqworker_services.gateways.skmq import replies
 from mqworker_services.gateways.skmq.options import SkmqOptions, options_of, read_conf, read_dbconf
 from mqworker_services.gateways.skmq.pushes import Push, attributed, push_of
 from mqworker_services.gateways.skmq.request_handler import Throttle
-from mqworker_services.gateways.skmq.requests import Feedback, Refused, Register, Send, Verdict, request_of
+from mqworker_services.gateways.skmq.requests import (
+    Feedback,
+    MessageFeedback,
+    Refused,
+    Register,
+    Send,
+    request_of,
+)
 
 RULES = RetryRules(retry_times=2, retry_delay_ms=100)
 
@@ -39,7 +46,7 @@ def test_a_message_frame_becomes_a_request_to_store_it() -> None:
 
 
 def test_feedback_names_the_recipient_by_its_key() -> None:
-    assert request_of(Frame("ack", msgid="m", rid="r 1")) == Verdict(Feedback.ACK, "m", "r=201")
+    assert request_of(Frame("ack", msgid="m", rid="r 1")) == MessageFeedback(Feedback.ACK, "m", "r=201")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from mqworker.supervisor.liveness import (
+    ChildAction,
     LivenessLimits,
-    Verdict,
     Vitals,
     check_process,
     check_server,
@@ -18,37 +18,37 @@ LIMITS = LivenessLimits()
 def test_a_ready_child_is_pinged_at_once_and_a_second_after_each_answer(check: object) -> None:
     assert callable(check)
 
-    assert check(Vitals(0, ready_at_ms=10), LIMITS, 10) is Verdict.PING
+    assert check(Vitals(0, ready_at_ms=10), LIMITS, 10) is ChildAction.PING
     answered = Vitals(0, ready_at_ms=10, ponged_at_ms=20, pings=1)
-    assert check(answered, LIMITS, 1_019) is Verdict.FINE
-    assert check(answered, LIMITS, 1_020) is Verdict.PING
+    assert check(answered, LIMITS, 1_019) is ChildAction.FINE
+    assert check(answered, LIMITS, 1_020) is ChildAction.PING
 
 
 @pytest.mark.parametrize("check", [check_process, check_worker, check_server])
 def test_no_second_ping_is_sent_while_one_is_unanswered(check: object) -> None:
     assert callable(check)
 
-    assert check(Vitals(0, ready_at_ms=10, pinged_at_ms=20, pings=1), LIMITS, 4_000) is Verdict.FINE
+    assert check(Vitals(0, ready_at_ms=10, pinged_at_ms=20, pings=1), LIMITS, 4_000) is ChildAction.FINE
 
 
 def test_silence_ends_a_process() -> None:
     silent = Vitals(0, ready_at_ms=10, pinged_at_ms=1_000, pings=1)
-    assert check_process(silent, LIMITS, 6_000) is Verdict.ABORT
+    assert check_process(silent, LIMITS, 6_000) is ChildAction.ABORT
 
     silent.aborted_at_ms = 6_000
-    assert check_process(silent, LIMITS, 7_999) is Verdict.FINE
-    assert check_process(silent, LIMITS, 8_000) is Verdict.KILL
+    assert check_process(silent, LIMITS, 7_999) is ChildAction.FINE
+    assert check_process(silent, LIMITS, 8_000) is ChildAction.KILL
 
 
 def test_silence_does_not_end_a_worker_or_a_server_that_loads() -> None:
     silent = Vitals(0, ready_at_ms=10, pinged_at_ms=1_000, pings=1)
 
-    assert check_worker(silent, LIMITS, 10_000_000) is Verdict.FINE
-    assert check_server(silent, LIMITS, 10_000_000) is Verdict.FINE
+    assert check_worker(silent, LIMITS, 10_000_000) is ChildAction.FINE
+    assert check_server(silent, LIMITS, 10_000_000) is ChildAction.FINE
 
 
 def test_a_child_must_be_ready_in_time_but_imports_may_take_longer() -> None:
-    assert check_process(Vitals(0), LIMITS, 10_000) is Verdict.ABORT
-    assert check_worker(Vitals(0), LIMITS, 10_000) is Verdict.FINE
-    assert check_worker(Vitals(0), LIMITS, 120_000) is Verdict.ABORT
-    assert check_server(Vitals(0), LIMITS, 10_000_000) is Verdict.FINE
+    assert check_process(Vitals(0), LIMITS, 10_000) is ChildAction.ABORT
+    assert check_worker(Vitals(0), LIMITS, 10_000) is ChildAction.FINE
+    assert check_worker(Vitals(0), LIMITS, 120_000) is ChildAction.ABORT
+    assert check_server(Vitals(0), LIMITS, 10_000_000) is ChildAction.FINE

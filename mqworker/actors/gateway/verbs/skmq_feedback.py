@@ -36,7 +36,7 @@ from mqworker.store.procedure import Procedure
 KNOWN, UNKNOWN, MISSED = "known", "unknown", "missed"
 
 _TRIES = 3
-"""A message may change hands while it is looked for; not so often."""
+"""A message may go to another consumer while it is looked for; not so often."""
 
 
 class FeedbackVerb:

@@ -1,4 +1,4 @@
-"""All verbs of the two desks: a literal table, one line for each family of verbs."""
+"""All verbs that gateways can call: a literal table, one line for each family of verbs."""
 
 from __future__ import annotations
 

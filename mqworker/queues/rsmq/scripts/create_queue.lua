@@ -1,6 +1,6 @@
 #!lua
 -- create_queue: createQueue of RSMQ, whole or not at all. One that a foreign client left half made is completed:
--- to us there is no such queue, and to him there is one, so nobody else would ever mend it.
+-- to us there is no such queue, to that client there is one, so nobody else would ever mend it.
 --
 -- KEYS     as in parts/queue.lua; KEYS[4] registry, the set of queue names
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua

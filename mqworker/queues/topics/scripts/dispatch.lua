@@ -44,7 +44,7 @@ local is_fit, found = pcall(listeners)
 if not is_fit then return words_of(found) end
 for _, consumer in ipairs(found.silent) do
   drop_silent_peers(consumer, orphans)
-  if redis.call('EXISTS', peers_of(consumer)) == 0 then -- also one that a foreign hand left without any
+  if redis.call('EXISTS', peers_of(consumer)) == 0 then -- also one that another program left without any
     forget_consumer(consumer, redis.call('SMEMBERS', subscriptions_of(consumer)))
     leave(key, consumer)
   end

@@ -5,12 +5,12 @@
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  how many at the most
--- ARGV[5]  consumer, '' for a lease that ends by itself
--- ARGV[6]  lease ms, for a lease that ends by itself; otherwise it lasts as long as the consumer's heartbeat
+-- ARGV[5]  consumer, '' for a lease that expires
+-- ARGV[6]  lease ms, for a lease that expires; otherwise it lasts as long as the consumer's heartbeat
 -- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
 -- ARGV[8]  a ticket for each that could begin at once, at the most as many as are claimed, with spaces between: for
 --          those that do not wait here, the consumer stands ready, and enqueue.lua hands the next messages over to
---          it; '' to withdraw that. A ticket is `<worker>:<number>`, or '-' where no worker begins by itself
+--          it; '' to withdraw that. A ticket is `<worker>:<number>`, or '-' where no worker may start early
 -- ARGV[9..] task and version, for each task whose messages are claimed first where they were parked ('-': any version)
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind

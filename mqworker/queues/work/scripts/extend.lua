@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- extend: prolong leases that end by themselves, if they are still held.
+-- extend: prolong leases that expire, if they are still held.
 --
 -- KEYS     as in parts/keys.lua; KEYS[21] held: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua

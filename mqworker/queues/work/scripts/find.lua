@@ -5,7 +5,7 @@
 -- ARGV[1]  id; ARGV[2] offset, ARGV[3] size: the window
 -- Returns  {state, detail}: delayed (due at ms), ready (how many stand before it), settled (result), dead (letter);
 --          {'further'} when it may be in a window behind this one, {'absent'} when there is none
--- Deliveries in the hands of a consumer are looked up in its own hash, by the caller.
+-- What a consumer holds is looked up in its own hash, by the caller.
 
 -- @include keys
 -- @include clock

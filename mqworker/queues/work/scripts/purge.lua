@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- purge: throw away what waits (ready, urgent, delayed) or what is dead. Deliveries in hand are not touched.
+-- purge: throw away what waits (ready, urgent, delayed) or what is dead. What is held is not touched.
 -- Whoever waits for a message that is thrown away is told that it was cancelled.
 --
 -- KEYS     as in parts/keys.lua
@@ -38,7 +38,7 @@ local lengths = { redis.call('LLEN', ready), redis.call('ZCARD', urgent), redis.
 
 local gone = {}
 
--- Guards of messages in hand, or settled a while ago, stay: only what is thrown away lets go of its own.
+-- Guards of messages that are held, or settled a while ago, stay: only what is thrown away lets go of its own.
 local function throw(record)
   if record == HOLE then
     holes = holes - 1

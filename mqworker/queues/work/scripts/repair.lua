@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- repair: mend what only a foreign hand or a defect can have broken: an entry without its other half.
+-- repair: mend what only another program or a defect can have broken: an entry without its other half.
 --
--- KEYS     as in parts/keys.lua; KEYS[21] held, of leases that end by themselves: fence -> record
+-- KEYS     as in parts/keys.lua; KEYS[21] held, of leases that expire: fence -> record
 -- ARGV[1]  cursor of the parcels, ARGV[2] cursor of the held: '0' to begin, '' when through
 -- Returns  {repaired, cursor of the parcels, cursor of the held}
 -- Repeatable: what is whole is left alone.

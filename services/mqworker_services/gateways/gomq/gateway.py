@@ -76,7 +76,7 @@ class GomqGateway:
         self._log.info("gateway_listening", place=self._place)
 
     async def close(self, grace_ms: int) -> None:
-        """Take no more calls, finish those at hand."""
+        """Take no more calls, finish those that were begun."""
         self._checking.cancel()
         self._is_closing = True  # and not a cancelled wait, which would cancel the server's own end
         await self._health.enter_graceful_shutdown()

@@ -24,7 +24,7 @@ from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 
 SERVICE = "routeguide.RouteGuide"
 
-DeskCall = tuple[Any, ...]
+NodeCall = tuple[Any, ...]
 """A verb and its arguments, plain values."""
 
 
@@ -34,12 +34,12 @@ class Method:
 
     request: Callable[[], Any]
     """Makes an empty request; Any: the generated classes have no common type that says more."""
-    call: Callable[[Any, str], DeskCall]
+    call: Callable[[Any, str], NodeCall]
     """The call for a request of a peer."""
     respond: Callable[[Any], Message]
     """The response for what the node answered."""
 
-    def read(self, data: bytes, peer: str) -> DeskCall:
+    def read(self, data: bytes, peer: str) -> NodeCall:
         """The call for the bytes of a request."""
         request = self.request()
         try:

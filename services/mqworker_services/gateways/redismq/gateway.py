@@ -14,7 +14,7 @@ from mqworker_services.gateways.redismq.session import Session, Tally
 
 _SWEEP_S = 0.5
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
-"""Who does not read this much is cut off; long before that nothing more is read from him."""
+"""Who does not read this much is cut off; long before that nothing more is read from that client."""
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
 _CLOSING = 0.01
 

@@ -31,7 +31,7 @@ class RespLimits:
 
 
 class RequestParser:
-    """Takes in bytes. `problem` is set once they are none of RESP's, and from then on nothing comes out."""
+    """Takes in bytes. `problem` is set once they break the protocol, and from then on nothing comes out."""
 
     def __init__(self, limits: RespLimits) -> None:
         self._limits = limits

@@ -33,7 +33,7 @@ from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.options import SkmqOptions
 from mqworker_services.gateways.skmq.pushes import Push, Pushes, push_of
 from mqworker_services.gateways.skmq.replies import ACK, ERROR
-from mqworker_services.gateways.skmq.requests import Feedback, Verdict, unknown_message
+from mqworker_services.gateways.skmq.requests import Feedback, MessageFeedback, unknown_message
 
 _PAUSE_MS = 1_000
 _MOST_PER_CALL = 500
@@ -183,14 +183,14 @@ class Deliveries:
 
     # From the consumer's word to the queue
 
-    def hear(self, verdict: Verdict, connection: Connection, answering: Answering) -> None:
+    def hear(self, verdict: MessageFeedback, connection: Connection, answering: Answering) -> None:
         """A consumer said something about a message, on any connection."""
         push = self._pushes.meant(verdict.msgid, verdict.key, connection)
         self._carry_out(verdict, push, connection.host, answering)
 
     def _carry_out(
         self,
-        verdict: Verdict,
+        verdict: MessageFeedback,
         push: Push | None,
         host: str,
         answering: Answering,
@@ -215,7 +215,7 @@ class Deliveries:
             self._loop.call_later(wait_s, push.connection.end)
 
     def _hear_of_stranger(
-        self, verdict: Verdict, host: str, answering: Answering, tries: int = _MOST_TRIES
+        self, verdict: MessageFeedback, host: str, answering: Answering, tries: int = _MOST_TRIES
     ) -> None:
         """Nothing that we pushed: another gateway did, or this one before it was started anew."""
         rules = [self._options.retry_times, self._options.retry_delay]
@@ -276,7 +276,7 @@ class Deliveries:
         if not is_sure and isinstance(settlement, Ack):
             # Somebody took us for dead and released it, perhaps: then it waits again, and must not.
             for answering in waiting or [lambda _: None]:
-                verdict = Verdict(Feedback.ACK, push.msgid, push.key if push.is_copy else "")
+                verdict = MessageFeedback(Feedback.ACK, push.msgid, push.key if push.is_copy else "")
                 self._hear_of_stranger(verdict, push.host, answering)
             return
         self._count(settlement)

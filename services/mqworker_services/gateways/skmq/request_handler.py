@@ -14,7 +14,7 @@ from mqworker_services.gateways.skmq import replies
 from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
 from mqworker_services.gateways.skmq.options import SkmqOptions
-from mqworker_services.gateways.skmq.requests import Login, Refused, Register, Request, Send, Verdict
+from mqworker_services.gateways.skmq.requests import Login, MessageFeedback, Refused, Register, Request, Send
 
 _AROUND_A_CONTENT = 150
 
@@ -74,7 +74,7 @@ class RequestHandler:
         match request:
             case Send():
                 self._send(request, answering)
-            case Verdict():
+            case MessageFeedback():
                 self._deliveries.hear(request, connection, answering)
             case Register():
                 self._register(request, answering)

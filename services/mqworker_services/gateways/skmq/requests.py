@@ -51,7 +51,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MessageFeedback:
     """A consumer's word on a message; which of a topic's copies is meant, the key of a recipient may say."""
 
     feedback: Feedback
@@ -73,7 +73,7 @@ class Refused:
     answer: Answer
 
 
-Request = Send | Register | Verdict | Login | Refused
+Request = Send | Register | MessageFeedback | Login | Refused
 
 _TASK_BY_TYPE = {"queue": TO_ONE, "topic": TO_ALL}
 _FEEDBACK = {feedback.value for feedback in Feedback}
@@ -110,11 +110,11 @@ def _send(frame: Frame) -> Send | Refused:
     return Send(task, queue, frame.msgid, stem, frame.content)
 
 
-def _verdict(frame: Frame) -> Verdict | Refused:
+def _verdict(frame: Frame) -> MessageFeedback | Refused:
     feedback = Feedback(frame.type)
     try:
         message_id_of(frame.msgid, TO_ONE, "")
-        return Verdict(feedback, frame.msgid, recipient_key(frame.rid) if frame.rid else "")
+        return MessageFeedback(feedback, frame.msgid, recipient_key(frame.rid) if frame.rid else "")
     except InvalidArgument:  # no message can have this id
         return Refused(unknown_message(feedback))
 

@@ -159,7 +159,7 @@ def test_of_workers_with_different_code_only_those_that_know_a_task_are_given_it
     assert workers.choose(1.0, is_async=False, task=b"unknown") is None
 
 
-def test_what_a_crew_knows_is_what_its_workers_know_that_take_work() -> None:
+def test_what_a_node_knows_is_what_its_workers_know_that_take_work() -> None:
     workers = mixed_workers()
 
     known = dict(zip(workers.known_versions()[::2], workers.known_versions()[1::2], strict=True))

@@ -4,7 +4,7 @@
 -- A permit is for one start, and for a short time (decision 16): what comes back, however it was lost, waits again.
 -- Needs: keys, clock, record, place.
 
-local PERMIT_NEEDED_MS = 9e15 -- due when a permit is there, and not by itself
+local PERMIT_NEEDED_MS = 9e15 -- due when a permit is there, not at an instant
 
 local BUCKET = '=%d+/%d+/%d+'
 

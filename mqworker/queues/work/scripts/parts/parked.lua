@@ -1,4 +1,4 @@
--- parked: messages that somebody could not run: their task is unknown to him, or the call does not fit his version of
+-- parked: messages that somebody could not run: their task is unknown there, or the call does not fit that version of
 -- it. They are delayed messages, so that cancel, expire, find, purge and promote treat them like any delayed one. The
 -- index is for dispatchers that may be able to run them: they claim them by the task, at once.
 -- Its key is in the queue's slot, made from the name of a declared one (decision 9).

@@ -4,7 +4,7 @@
 --   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
 --   26- id, task, [guard], [deadline], [limits], each with a space; body
 --   A permit stands before the limits, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
---   ms' since it was claimed in the hands of a consumer.
+--   ms' since it was claimed.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
