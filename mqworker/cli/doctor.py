@@ -10,8 +10,8 @@ import click
 from mqworker.cli.connect import connect
 from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
-from mqworker.model.quarantine import BadEntry, Removal
-from mqworker.queues.work.diagnosis import find_bad_entries, remove
+from mqworker.model.quarantine import BadEntry, BadPlace, Removal
+from mqworker.queues.work.diagnosis import find_bad_entries, find_unnamed, remove
 from mqworker.settings import load_settings
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
@@ -38,9 +38,12 @@ def doctor_command(
     with closing(connect(settings)) as store:
         is_server_fine = _show_server(store)
         found = find_bad_entries(store, settings.namespace)
-        _show_found(found)
+        unnamed = find_unnamed(store, settings.namespace, found)
+        _show_found(found, unnamed)
         left = [bad for bad in found if not (is_removing and _is_removed(store, bad, is_sure=is_sure))]
-    context.exit(0 if is_server_fine and not left else 1)
+        if is_removing and unnamed:
+            click.echo("there are more: run it again in a few seconds, when nodes have named the next")
+    context.exit(0 if is_server_fine and not left and not unnamed else 1)
 
 
 def _show_server(store: Store) -> bool:
@@ -54,15 +57,19 @@ def _show_server(store: Store) -> bool:
     return True
 
 
-def _show_found(found: list[BadEntry]) -> None:
-    if not found:
+def _show_found(found: list[BadEntry], unnamed: list[BadPlace]) -> None:
+    if not found and not unnamed:
         click.echo("quarantined  nothing")
         return
-    click.echo(f"quarantined  {counted(len(found), 'thing')}, skipped by every node until removed")
+    count = len(found) + sum(place.entries for place in unnamed)
+    click.echo(f"quarantined  {counted(count, 'thing')}, skipped by every node until removed")
     for bad in found:
         times = f", {counted(bad.count, 'time')}" if bad.count > 1 else ""
         click.echo(f"  {described(bad)}: {safe(bad.why)}{times}")
         click.echo(f"      {_advice(bad)}")
+    for place in unnamed:
+        most = "more than could be counted" if place.is_more else f"{place.entries:,} more"
+        click.echo(f"  {safe(place.kind)} in {safe(place.where)}: {most}, not named here")
 
 
 def described(bad: BadEntry) -> str:

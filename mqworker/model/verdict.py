@@ -108,10 +108,14 @@ def _of_server(server: ServerView, limits: VerdictLimits) -> Iterator[str]:
 
 def _of_quarantine(view: SystemView) -> Iterator[str]:
     found = view.quarantined
-    if found:
-        first = f"{found[0].kind} in {found[0].where}: {found[0].why}"
-        things = "1 thing is" if len(found) == 1 else f"{len(found):,} things are"
-        yield f"{things} quarantined, see `mqworker doctor`; {first}"
+    if not found:
+        return
+    places = view.bad_places
+    count = sum(place.entries for place in places)
+    has_more = view.has_more_bad_places or any(place.is_more for place in places)
+    things = "1 thing is" if count == 1 else f"{'more than ' * has_more}{count:,} things are"
+    first = f"{found[0].kind} in {found[0].where}: {found[0].why}"
+    yield f"{things} quarantined, see `mqworker doctor`; {first}"
 
 
 def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqworker.model.quarantine import BadEntry, entry_of
+from mqworker.model.quarantine import BadEntry, BadPlace, entry_of, merged, place_of
 from mqworker.model.throughput import Throughput
 
 WORKER_ROLE = "worker"
@@ -91,13 +91,27 @@ class NodeView:
     @property
     def quarantined(self) -> list[BadEntry]:
         """What its actors skip, because they cannot use it."""
-        found: list[BadEntry] = []
+        entries = (entry_of(fields) for fields in self._quarantine("entries"))
+        return [entry for entry in entries if entry is not None]
+
+    @property
+    def bad_places(self) -> list[BadPlace]:
+        """Where that lies, and how many entries there are."""
+        places = (place_of(fields) for fields in self._quarantine("places"))
+        return merged(place for place in places if place is not None)
+
+    @property
+    def has_more_bad_places(self) -> bool:
+        """Whether there are more places than an actor can remember."""
+        told = (child.facts.get("quarantine") for child in self.children)
+        return any(isinstance(each, Mapping) and each.get("more_places") is True for each in told)
+
+    def _quarantine(self, part: str) -> list[Mapping[str, object]]:
+        found: list[object] = []
         for child in self.children:
             quarantine = child.facts.get("quarantine")
-            entries = _listed(quarantine.get("entries")) if isinstance(quarantine, Mapping) else ()
-            known = (entry_of(fields) for fields in entries if isinstance(fields, Mapping))
-            found += [entry for entry in known if entry is not None]
-        return found
+            found += _listed(quarantine.get(part)) if isinstance(quarantine, Mapping) else ()
+        return [fields for fields in found if isinstance(fields, Mapping)]
 
     @property
     def held_by_worker(self) -> dict[str, int]:
@@ -233,9 +247,19 @@ class SystemView:
 
     @property
     def quarantined(self) -> list[BadEntry]:
-        """What nodes skip, each once."""
+        """What nodes skip, each once; of very many in one place, some."""
         found = [bad for node in self.nodes for bad in node.quarantined]
         return list({(bad.kind, bad.where, bad.entry): bad for bad in found}.values())
+
+    @property
+    def bad_places(self) -> list[BadPlace]:
+        """Where nodes skip something, and how much; each place once."""
+        return merged(place for node in self.nodes for place in node.bad_places)
+
+    @property
+    def has_more_bad_places(self) -> bool:
+        """Whether there are more such places than nodes can remember."""
+        return any(node.has_more_bad_places for node in self.nodes)
 
     def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
         """Whether a node takes from this queue, or another consumer that was heard lately."""
