@@ -26,7 +26,14 @@ from mqworker.model.view import (
     ServerView,
     SystemView,
 )
-from mqworker.queues.work.keys import WorkQueueKeys, beats_keys, node_key, nodes_key, queues_key
+from mqworker.queues.work.keys import (
+    SNAPSHOT_TTL_MS,
+    WorkQueueKeys,
+    beats_keys,
+    node_key,
+    nodes_key,
+    queues_key,
+)
 from mqworker.queues.work.throughput import decode_sample
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.quick_look import QuickLook
@@ -359,10 +366,6 @@ def _names(reply: Reply) -> list[str]:
 def _ms(time: RawReply) -> int:
     seconds, microseconds = map(int, time)
     return seconds * 1000 + microseconds // 1000
-
-
-SNAPSHOT_TTL_MS = 15_000
-"""As the heartbeat reaper sets it: from what is left of it, the age of the snapshot is known."""
 
 
 def decode_node(name: str, text: bytes, ttl_ms: int) -> NodeView:

@@ -83,5 +83,6 @@ else
   redis.call('RPUSH', ready, unpack(records))
 end
 redis.call('HSET', meta, lane, called, 'enqueued', passed)
-if length == 0 then redis.call('SPUBLISH', meta, 'ready') end
+-- An offer beside messages: whoever put them there woke nobody (parts/place.lua, is_overlooked).
+if length == 0 or (offer and offer ~= '') then redis.call('SPUBLISH', meta, 'ready') end
 return {}
