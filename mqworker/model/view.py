@@ -8,6 +8,7 @@ from typing import Any
 
 from mqworker.model.quarantine import BadEntry, BadPlace, entry_of, merged, place_of
 from mqworker.model.throughput import Throughput
+from mqworker.model.waits import WaitView, waits_in
 
 WORKER_ROLE = "worker"
 LIVE_STATE = "live"
@@ -143,6 +144,12 @@ class NodeView:
                 waited |= {str(name): ms for name, ms in asked.items() if isinstance(ms, int)}
         return waited
 
+    @property
+    def waits(self) -> list[WaitView]:
+        """Which of its tasks wait for the results of others."""
+        workers = (child for child in self.children if child.is_worker)
+        return [wait for child in workers for wait in waits_in(child.facts, self.name, child.name)]
+
     def runner_of(self, message: str) -> tuple[str, int] | None:
         """Which of its workers has had a message for a while, and for how many ms."""
         for child in self.children:
@@ -240,6 +247,8 @@ class SystemView:
     """Their counters together."""
     is_partial: bool = False
     """Whether a part of a cluster was away, so that there may be more nodes and queues than these."""
+    long_waits: tuple[WaitView, ...] = ()
+    """Tasks that have waited for a while for the result of another, and where that one is."""
 
     def consuming_nodes(self, queue: QueueView) -> tuple[NodeView, ...]:
         """The nodes that take from this queue."""

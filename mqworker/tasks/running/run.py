@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
+from collections.abc import Sequence
 from typing import assert_never
 
 from mqworker.errors import InvalidMessage, LeaseLost, TaskCancelled, TaskFailed
@@ -37,6 +38,7 @@ from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.running.prepared import CallRefused, PreparedTask, ResultRefused, encode_result
 
+MOST_WAITS = 8
 UNKNOWN_TASK_MS = 30_000
 """A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
 
@@ -172,6 +174,18 @@ class TaskRunner:
         context = self._running.get((queue, fence))
         if context is not None:
             context.note_lost()
+
+    def waits(self, now_ms: int) -> Sequence[tuple[str, str, str, str, int]]:
+        """The longest waits of running tasks for the results of others, for the status screen.
+
+        Task and id, queue and id of what it waits for, and for how many ms by the monotonic clock.
+        """
+        found = [
+            (context.task, context.id, queue, message, now_ms - since_ms)
+            for context in list(self._running.values())
+            for (queue, message), since_ms in context.waits.items()
+        ]
+        return sorted(found, key=lambda wait: -wait[-1])[:MOST_WAITS]
 
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""
