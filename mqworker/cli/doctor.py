@@ -7,10 +7,12 @@ from contextlib import closing
 
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.connect import connect
 from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
 from mqworker.model.quarantine import BadEntry, BadPlace, Removal
+from mqworker.operate.site import Site
 from mqworker.queues.work.diagnosis import find_bad_entries, find_unnamed, remove
 from mqworker.settings import load_settings
 from mqworker.store.server_check import check_server
@@ -40,7 +42,8 @@ def doctor_command(
         found = find_bad_entries(store, settings.namespace)
         unnamed = find_unnamed(store, settings.namespace, found)
         _show_found(found, unnamed)
-        left = [bad for bad in found if not (is_removing and _is_removed(store, bad, is_sure=is_sure))]
+        site = Site(settings, store)
+        left = [bad for bad in found if not (is_removing and _is_removed(site, bad, is_sure=is_sure))]
         if is_removing and unnamed:
             click.echo("there are more: run it again in a few seconds, when nodes have named the next")
     context.exit(0 if is_server_fine and not left and not unnamed else 1)
@@ -97,11 +100,13 @@ def _quoted(text: bytes) -> str:
     return f'"{"".join(inside)}"'
 
 
-def _is_removed(store: Store, bad: BadEntry, *, is_sure: bool) -> bool:
+def _is_removed(site: Site, bad: BadEntry, *, is_sure: bool) -> bool:
     if bad.removal is None:
         return bad.kind == "wake-up"
     if not is_sure and not click.confirm(f"remove {described(bad)}?"):
         return False
-    was_there = remove(store, bad)
-    click.echo(f"removed {described(bad)}" if was_there else f"not there any more: {described(bad)}")
+    with audited(site, "doctor", "--remove-quarantined", what=described(bad)) as doing:
+        was_there = remove(site.store, bad)
+        outcome = f"removed {described(bad)}" if was_there else f"not there any more: {described(bad)}"
+        doing.tell(outcome, int(was_there))
     return True
