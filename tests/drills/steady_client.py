@@ -16,8 +16,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -54,13 +56,52 @@ class Notes:
             self.slow.append((what, start, end))
 
 
-def beyond(notes: Notes, control: Notes) -> list[tuple[str, float]]:
-    """The slow answers without the time in which the control had none either, the longest first."""
-    left = [
-        (what, end - start - sum(max(0.0, min(end, b) - max(start, a)) for _, a, b in control.slow))
-        for what, start, end in notes.slow
-    ]
+def beyond(notes: Notes, control: Notes, delays: RunDelays) -> list[tuple[str, float]]:
+    """The slow answers without what the machine itself took of them, the longest first.
+
+    That is the time in which the control had no answer either, or, if more, the time in which processes on
+    the way were ready to run and had no processor. On a machine of one's own both are nothing.
+    """
+    left = []
+    for what, start, end in notes.slow:
+        unanswered_s = sum(max(0.0, min(end, b) - max(start, a)) for _, a, b in control.slow)
+        left.append((what, end - start - max(unanswered_s, delays.between(start, end))))
     return sorted(left, key=lambda each: -each[1])
+
+
+class RunDelays:
+    """How long some processes were ready to run and did not, as the kernel counts it; sampled in a thread."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self._samples: list[tuple[float, float]] = [(time.monotonic(), self._total_s())]
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._is_over.set()
+        self._thread.join()
+
+    def between(self, start: float, end: float) -> float:
+        """The sum over all processes in this time, from the samples around it."""
+        before = max((sample for sample in self._samples if sample[0] <= start), default=self._samples[0])
+        after = min((sample for sample in self._samples if sample[0] >= end), default=self._samples[-1])
+        return after[1] - before[1]
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(0.1):
+            self._samples.append((time.monotonic(), self._total_s()))
+        self._samples.append((time.monotonic(), self._total_s()))
+
+    def _total_s(self) -> float:
+        waited_ns = 0
+        for pid in self._pids:
+            for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                with suppress(OSError):  # a thread that ended; without such files nothing is subtracted
+                    waited_ns += int(path.read_text().split()[1])
+        return waited_ns / 1e9
 
 
 class ClientProcess:
@@ -80,6 +121,11 @@ class ClientProcess:
         # Any: what JSON holds.
         found: dict[str, Any] = json.loads(told)
         return Notes(found["answers"], [(what, a, b) for what, a, b in found["slow"]], found["trouble"])
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
 
     def kill(self) -> None:
         """End it, if it has not ended."""

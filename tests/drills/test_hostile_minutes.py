@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from tests.drills.conftest import Report, Sized
 from tests.drills.hostile import Fuzzer, Lying, Place, named_by, named_in
-from tests.drills.steady_client import ClientProcess, Notes, beyond
+from tests.drills.steady_client import ClientProcess, Notes, RunDelays, beyond
 from tests.support.node_process import ROOT
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
@@ -46,6 +46,11 @@ class Clients:
         for process in self._processes:
             closing.callback(process.kill)
 
+    @property
+    def pid(self) -> int:
+        """The well-behaved client's."""
+        return self._processes[-1].pid
+
     def stop(self) -> tuple[Notes, Notes]:
         """What the client and the control noted."""
         echo, control, calls = self._processes
@@ -63,18 +68,22 @@ def test_hostile_minutes(report: Report, sized: Sized) -> None:
         before = _generations(node)
         fuzzer = Fuzzer(raw, seed, QUEUE, places)
         clients = Clients(server, bare, places["redismq"][1], closing)
+        on_the_way = ("gateway:redismq", "broker", "dispatcher", "worker:0", "worker:1")
+        delays = RunDelays([server.pid, clients.pid, *(node.child(name)["pid"] for name in on_the_way)])
 
         passed = _strike_for(seconds, fuzzer, server, node.directory)
         steady, control = clients.stop()
+        delays.stop()
 
         lying = Lying(raw, [app.name.encode()])
         unnamed = _looked_for(lambda: _unnamed(lying.count_by_place(), server, node.directory))
-        answered, count_by_place = beyond(steady, control), lying.count_by_place()
+        answered, count_by_place = beyond(steady, control, delays), lying.count_by_place()
         report(
             f"seed {seed}: {sum(fuzzer.strikes.values())} strikes in {seconds} s, {steady.answers} answers, "
             f"the longest after {steady.longest_s() * 1000:.0f} ms, a bare echo's after "
-            f"{control.longest_s() * 1000:.0f} ms; {sum(count_by_place.values())} things in "
-            f"{len(count_by_place)} places named, and {len(fuzzer.passing)} places of passing ones"
+            f"{control.longest_s() * 1000:.0f} ms, without the machine's own delays after "
+            f"{max((each[1] for each in answered), default=0) * 1000:.0f} ms; "
+            f"{sum(count_by_place.values())} things in {len(count_by_place)} places named, and {len(fuzzer.passing)} places of passing ones"
         )
         deaths = [line for line in node.log().splitlines() if "child_ended" in line]
         assert _generations(node) == before, deaths
