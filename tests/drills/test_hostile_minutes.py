@@ -83,7 +83,8 @@ def test_hostile_minutes(report: Report, sized: Sized) -> None:
             f"the longest after {steady.longest_s() * 1000:.0f} ms, a bare echo's after "
             f"{control.longest_s() * 1000:.0f} ms, without the machine's own delays after "
             f"{max((each[1] for each in answered), default=0) * 1000:.0f} ms; "
-            f"{sum(count_by_place.values())} things in {len(count_by_place)} places named, and {len(fuzzer.passing)} places of passing ones"
+            f"{sum(count_by_place.values())} things in {len(count_by_place)} places named, "
+            f"and {len(fuzzer.passing)} places of passing ones"
         )
         deaths = [line for line in node.log().splitlines() if "child_ended" in line]
         assert _generations(node) == before, deaths
