@@ -15,8 +15,21 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mqworker.actors.frame import BrokenFrame
-from mqworker.actors.mail import Attach, Drain, Drained, Hello, Mail, PeerAttached, PeerLost, Ping, Pong
+from mqworker.actors.mail import (
+    Attach,
+    Drain,
+    Drained,
+    Hello,
+    Mail,
+    NodeShown,
+    NodeSnapshot,
+    PeerAttached,
+    PeerLost,
+    Ping,
+    Pong,
+)
 from mqworker.actors.mailbox import Mailbox, MailboxClosed, MailboxFull
+from mqworker.actors.node_notice import NodeNotice
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
 from mqworker.model.quarantine import Quarantine
@@ -77,8 +90,11 @@ class ActorLoop:
         clock: Clock,
         log: Logger,
         quarantine: Quarantine | None = None,
+        *,
+        notice: NodeNotice | None = None,
     ) -> None:
-        """What stands in `quarantine` is told with the actor's own facts."""
+        """What stands in `quarantine` is told with the actor's own facts; `notice` shows the whole node."""
+        self._notice = notice
         self._actor = actor
         self._quarantine = quarantine or Quarantine(clock)
         self._clock = clock
@@ -97,6 +113,8 @@ class ActorLoop:
                 self._read(sender, mailbox)
             self.deliver(self._actor.turn(self._clock.monotonic_ms()))
             self._progress += 1
+        if self._notice is not None:
+            self._notice.remove()
         self.deliver([Post(SUPERVISOR, Drained())])
 
     def serve(self, turn: Callable[[], Iterable[Post]]) -> None:
@@ -154,6 +172,9 @@ class ActorLoop:
             case Attach(peer):
                 self._replace(peer, Mailbox(mailbox.take_descriptor()))
                 self._answer(PeerAttached(peer), SUPERVISOR)
+            case NodeSnapshot(number=number):
+                if self._notice is not None and self._notice.write(mail, self._clock.monotonic_ms()):
+                    self.deliver([Post(sender, NodeShown(number))])
             case Drain():
                 self._log.debug("actor_draining", grace_ms=mail.grace_ms)
                 self._answer(mail, sender)

@@ -1,7 +1,7 @@
 """Heartbeat reaper: beats for this node's consumers, and releases what silent ones anywhere held.
 
 Owns:     the list of this node's consumers, and who was heard when.
-Receives: ConsumerStarted, ConsumerGone, NodeSnapshot (supervisor).
+Receives: ConsumerStarted, ConsumerGone (supervisor).
 Sends:    nothing.
 Never:    takes anything from a consumer that is heard anywhere, or on a judgement that may be out of date.
 
@@ -11,10 +11,8 @@ gone through, many in one round trip, for what it held; besides, each is looked 
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ from typing import Any
 
 from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
+from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.node_file import ended_nodes, forget_node
 from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
@@ -37,20 +35,18 @@ from mqworker.actors.wiring import (
     run_actor,
     topic_options,
 )
-from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
+from mqworker.errors import ConfigurationError
 from mqworker.log import Logger
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import ConsumerName, QueueName, parse_consumer_name
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.heartbeat import Heartbeat
-from mqworker.queues.work.keys import node_key, nodes_key
 from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.queues.work.throughput import COUNTERS, sample
 from mqworker.store.command import Command
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 
-_SNAPSHOT_TTL_MS = 15_000
 _SAMPLE_EVERY_MS = 9_000
 """Of a queue whose counters stand still: so that `status` knows that nothing happened."""
 
@@ -99,7 +95,6 @@ class HeartbeatReaper:
         self._counted: dict[QueueName, tuple[list[Any], int]] = {}
         self._beat_at_ms = 0
         self._problem = ""
-        self._snapshot: NodeSnapshot | None = None
         self._released = 0
         self.is_done = False
 
@@ -114,10 +109,7 @@ class HeartbeatReaper:
                 self._departed.consumers.add(consumer)
                 self._is_sweep_due = True
                 self._rounds.hurry(0, now_ms)
-            case NodeSnapshot():
-                self._snapshot = mail
             case Drain():
-                self._hide_node()
                 self.is_done = True
             case _:
                 pass
@@ -180,7 +172,6 @@ class HeartbeatReaper:
         yield partial(self._looks.refresh, now_ms, at_once=self._is_sweep_due)
         yield self._begin_sweep
         yield partial(self._sweep_topics, now_ms)
-        yield self._show_node
 
     def _note_ended_nodes(self) -> None:
         """Of a node beside this one whose last process is gone, nothing need wait for the time-out."""
@@ -205,21 +196,6 @@ class HeartbeatReaper:
     def _sweep_topics(self, now_ms: int) -> None:
         if self._topics is not None and self._watch.is_listening(now_ms):
             self._topics.turn(now_ms)
-
-    def _hide_node(self) -> None:
-        if self._snapshot is not None:
-            key = node_key(self._namespace, self._snapshot.node)
-            with suppress(StoreUnavailable):  # it ends by itself a little later
-                self._store.send([("DEL", key)], key)
-
-    def _show_node(self) -> None:
-        if self._snapshot is None:
-            return
-        key, nodes = node_key(self._namespace, self._snapshot.node), nodes_key(self._namespace)
-        shown = ("SET", key, json.dumps(self._snapshot.facts), "PX", _SNAPSHOT_TTL_MS)
-        for reply in self._store.send_each([shown, ("SADD", nodes, self._snapshot.node)], [key, nodes]):
-            if isinstance(reply, MqworkerError):
-                raise reply
 
     # Queues
 

@@ -209,10 +209,18 @@ class PermitsWanted:
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """supervisor → heartbeat reaper: how this node is, to be shown to whoever asks Redis."""
+    """supervisor → an actor that lives: how this node is, to be shown to whoever asks Redis."""
 
     node: str
+    number: int
     facts: dict[str, Any]  # plain values
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShown:
+    """an actor → supervisor: the snapshot of this number can be read in Redis."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +311,7 @@ Mail = (
     | DeliveryBuried
     | PermitsWanted
     | NodeSnapshot
+    | NodeShown
     | ConsumerStarted
     | ConsumerGone
     | GatewayCalls

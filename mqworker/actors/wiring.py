@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqworker.actors.actor import Actor, ActorLoop
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.node_notice import NodeNotice
 from mqworker.log import Logger, get_logger
 from mqworker.model.clock import SystemClock
 from mqworker.model.quarantine import BadEntry, Quarantine
@@ -76,5 +77,11 @@ def logger_of(start: ChildStart) -> Logger:
 
 def run_actor(actor: Actor, control: Mailbox, start: ChildStart, quarantine: Quarantine) -> int:
     """Run the loop to its end; the exit code of the process."""
-    ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine).run()
+    settings = start.settings
+    notice = NodeNotice(
+        lambda: open_store(start, quarantine, longest_read_s=settings.heartbeat_timeout_s / 3),
+        settings.namespace,
+        quarantine,
+    )
+    ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine, notice=notice).run()
     return 0

@@ -1,4 +1,4 @@
-"""`mqworker audit`: what was done from the console, and by commands on dead letters."""
+"""`mqworker audit`: what was done from the console and by commands."""
 
 from __future__ import annotations
 

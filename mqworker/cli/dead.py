@@ -7,7 +7,8 @@ from typing import Protocol
 
 import click
 
-from mqworker.cli.dead_causes import act_on_cause, causes_command, who
+from mqworker.cli.audited import audited, who
+from mqworker.cli.dead_causes import act_on_cause, causes_command
 from mqworker.cli.job import echo_facts, record_lines
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import RSMQ, ModelQueue
@@ -126,12 +127,16 @@ def retry(
     with target.open() as server:
         if queue is not None and is_all:
             (source,) = dead_letter_sources(server, queue)
-            click.echo(f"{counted(_revive_all(source), 'dead letter')} of queue {queue} back in line")
+            with audited(server, "dead retry", "--all", "-q", queue, queue=queue) as doing:
+                count = _revive_all(source)
+                doing.tell(f"{counted(count, 'dead letter')} of queue {queue} back in line", count)
             return
         for id_ in ids:
             source, letter = _find(server, id_, queue)
-            source.revive([letter.id])
-            click.echo(f"{letter.id} is back in line in queue {source.name}")
+            words = (letter.id, "-q", source.name)
+            with audited(server, "dead retry", *words, queue=source.name, what=letter.id) as doing:
+                source.revive([letter.id])
+                doing.tell(f"{letter.id} is back in line in queue {source.name}")
 
 
 @dead_command.command()
@@ -166,7 +171,9 @@ def purge(target: Target, queue: str, is_yes: bool) -> None:  # noqa: FBT001 - h
         work = server.queue(queue)
         count = work.counts().dead
         confirm(f"Throw away {counted(count, 'dead letter')} of queue {queue}?", is_yes=is_yes)
-        click.echo(f"{counted(work.purge_dead(), 'dead letter')} of queue {queue} thrown away")
+        with audited(server, "dead purge", "-q", queue, queue=queue) as doing:
+            count = work.purge_dead()
+            doing.tell(f"{counted(count, 'dead letter')} of queue {queue} thrown away", count)
 
 
 def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:

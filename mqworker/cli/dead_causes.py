@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 
 import click
 
+from mqworker.cli.audited import who
 from mqworker.cli.server import QUEUE, Target, confirm
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
@@ -46,14 +46,6 @@ def act_on_cause(target: Target, request: Request, *, is_yes: bool) -> None:
         if not is_yes:
             confirm(f"{preview(system, request).effect} Throw them away?", is_yes=is_yes)
         click.echo(act(system, request, who()))
-
-
-def who() -> str:
-    """Who types the command, for the audit."""
-    try:
-        return f"{getpass.getuser()} (command line)"
-    except (OSError, KeyError):
-        return "command line"
 
 
 def _lines(found: Causes, now_ms: int) -> list[str]:

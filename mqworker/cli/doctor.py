@@ -7,11 +7,13 @@ from contextlib import closing
 
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.connect import connect
 from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
-from mqworker.model.quarantine import BadEntry, Removal
-from mqworker.queues.work.diagnosis import find_bad_entries, remove
+from mqworker.model.quarantine import BadEntry, BadPlace, Removal
+from mqworker.operate.system import System
+from mqworker.queues.work.diagnosis import find_bad_entries, find_unnamed, remove
 from mqworker.settings import load_settings
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
@@ -38,9 +40,13 @@ def doctor_command(
     with closing(connect(settings)) as store:
         is_server_fine = _show_server(store)
         found = find_bad_entries(store, settings.namespace)
-        _show_found(found)
-        left = [bad for bad in found if not (is_removing and _is_removed(store, bad, is_sure=is_sure))]
-    context.exit(0 if is_server_fine and not left else 1)
+        unnamed = find_unnamed(store, settings.namespace, found)
+        _show_found(found, unnamed)
+        system = System(settings, store)
+        left = [bad for bad in found if not (is_removing and _is_removed(system, bad, is_sure=is_sure))]
+        if is_removing and unnamed:
+            click.echo("there are more: run it again in a few seconds, when nodes have named the next")
+    context.exit(0 if is_server_fine and not left and not unnamed else 1)
 
 
 def _show_server(store: Store) -> bool:
@@ -54,15 +60,19 @@ def _show_server(store: Store) -> bool:
     return True
 
 
-def _show_found(found: list[BadEntry]) -> None:
-    if not found:
+def _show_found(found: list[BadEntry], unnamed: list[BadPlace]) -> None:
+    if not found and not unnamed:
         click.echo("quarantined  nothing")
         return
-    click.echo(f"quarantined  {counted(len(found), 'thing')}, skipped by every node until removed")
+    count = len(found) + sum(place.entries for place in unnamed)
+    click.echo(f"quarantined  {counted(count, 'thing')}, skipped by every node until removed")
     for bad in found:
         times = f", {counted(bad.count, 'time')}" if bad.count > 1 else ""
         click.echo(f"  {described(bad)}: {safe(bad.why)}{times}")
         click.echo(f"      {_advice(bad)}")
+    for place in unnamed:
+        most = "more than could be counted" if place.is_more else f"{place.entries:,} more"
+        click.echo(f"  {safe(place.kind)} in {safe(place.where)}: {most}, not named here")
 
 
 def described(bad: BadEntry) -> str:
@@ -90,11 +100,13 @@ def _quoted(text: bytes) -> str:
     return f'"{"".join(inside)}"'
 
 
-def _is_removed(store: Store, bad: BadEntry, *, is_sure: bool) -> bool:
+def _is_removed(system: System, bad: BadEntry, *, is_sure: bool) -> bool:
     if bad.removal is None:
         return bad.kind == "wake-up"
     if not is_sure and not click.confirm(f"remove {described(bad)}?"):
         return False
-    was_there = remove(store, bad)
-    click.echo(f"removed {described(bad)}" if was_there else f"not there any more: {described(bad)}")
+    with audited(system, "doctor", "--remove-quarantined", what=described(bad)) as doing:
+        was_there = remove(system.store, bad)
+        outcome = f"removed {described(bad)}" if was_there else f"not there any more: {described(bad)}"
+        doing.tell(outcome, int(was_there))
     return True

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.connect import connect
 from mqworker.cli.server import REDIS_URL
 from mqworker.cli.text import counted, safe
+from mqworker.operate.system import System
 from mqworker.queues.work import functions
 from mqworker.settings import load_settings
 
@@ -26,10 +30,9 @@ def install_command(redis_url: str | None) -> None:
     settings = load_settings({"redis_url": redis_url})
     window_ms = int(settings.dedup_window_s * 1000)
     source = functions.library_source(settings.namespace, settings.events_kept, window_ms)
-    store = connect(settings)
-    servers = functions.install(store.connection, source)
-    store.close()
-    click.echo(f"installed on {counted(servers, 'server')}; try: FCALL mq_push 1 mail hello")
+    with closing(connect(settings)) as store, audited(System(settings, store), "functions install") as doing:
+        servers = functions.install(store.connection, source)
+        doing.tell(f"installed on {counted(servers, 'server')}; try: FCALL mq_push 1 mail hello", servers)
 
 
 @functions_command.command("list")
@@ -46,7 +49,7 @@ def list_command(redis_url: str | None) -> None:
 @REDIS_URL
 def remove_command(redis_url: str | None) -> None:
     """Take the functions out of the server; queues and messages stay."""
-    store = connect(load_settings({"redis_url": redis_url}))
-    servers = functions.remove(store.connection)
-    store.close()
-    click.echo(f"removed from {counted(servers, 'server')}" if servers else "there were none")
+    settings = load_settings({"redis_url": redis_url})
+    with closing(connect(settings)) as store, audited(System(settings, store), "functions remove") as doing:
+        servers = functions.remove(store.connection)
+        doing.tell(f"removed from {counted(servers, 'server')}" if servers else "there were none", servers)

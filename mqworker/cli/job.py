@@ -6,6 +6,7 @@ import time
 
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.job_list import list_command
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
@@ -97,19 +98,27 @@ def cancel(target: Target, id_: str, queue: str | None, is_kill: bool, timeout_s
     """Take a waiting message out, or stop a running one."""
     with target.open() as server:
         work, found = server.find(id_, queue)
-        state = cancel_and_wait(
-            work, found.id, server.settings.namespace, is_kill=is_kill, timeout_s=timeout_s
-        )
-        name = f"{found.id} of queue {work.name}"
-        if state is Cancelling.ENDED:
-            now = "running" if (where := work.find(found.id).state) == "leased" else where
-            raise MqworkerError(f"{name} is {now}: there is nothing to cancel")
-    if state is Cancelling.ASKED:
-        raise MqworkerError(
-            f"{name} was asked to stop and still runs after {timeout_s:g} s; it is not retried. "
-            + ("Is its node alive?" if is_kill else "`--kill` ends the worker that runs it")
-        )
-    click.echo(f"{name} is cancelled")
+        words = (found.id, "-q", work.name, *(("--kill",) if is_kill else ()))
+        with audited(server, "job cancel", *words, queue=work.name, what=found.id) as doing:
+            state = cancel_and_wait(
+                work, found.id, server.settings.namespace, is_kill=is_kill, timeout_s=timeout_s
+            )
+            if state is not Cancelling.CANCELLED:
+                raise _not_cancelled(state, work, found.id, is_kill=is_kill, timeout_s=timeout_s)
+            doing.tell(f"{found.id} of queue {work.name} is cancelled")
+
+
+def _not_cancelled(
+    state: Cancelling, work: WorkQueue, message: MessageId, *, is_kill: bool, timeout_s: float
+) -> MqworkerError:
+    name = f"{message} of queue {work.name}"
+    if state is Cancelling.ENDED:
+        now = "running" if (where := work.find(message).state) == "leased" else where
+        return MqworkerError(f"{name} is {now}: there is nothing to cancel")
+    return MqworkerError(
+        f"{name} was asked to stop and still runs after {timeout_s:g} s; it is not retried. "
+        + ("Is its node alive?" if is_kill else "`--kill` ends the worker that runs it")
+    )
 
 
 def cancel_and_wait(
@@ -140,11 +149,12 @@ def retry(target: Target, id_: str, queue: str | None) -> None:
     """Put a dead message back in line, its counts beginning anew."""
     with target.open() as server:
         work, found = server.find(id_, queue)
-        if not work.revive(found.id):
-            raise MqworkerError(
-                f"{found.id} of queue {work.name} is {_state(found)}: only a dead message can be retried"
-            )
-    click.echo(f"{found.id} is back in line in queue {work.name}")
+        with audited(server, "job retry", found.id, "-q", work.name, queue=work.name, what=found.id) as doing:
+            if not work.revive(found.id):
+                raise MqworkerError(
+                    f"{found.id} of queue {work.name} is {_state(found)}: only a dead message can be retried"
+                )
+            doing.tell(f"{found.id} is back in line in queue {work.name}")
 
 
 def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mqworker.cli.server import REDIS_URL
+from mqworker.cli.audited import audited
+from mqworker.cli.server import REDIS_URL, Target
 from mqworker.cli.text import counted
 from mqworker.errors import ConfigurationError, MqworkerError, UnknownQueue
 from mqworker.events import open_event_streams, with_server
@@ -150,15 +151,17 @@ def release(redis_url: str | None, queues: tuple[str, ...]) -> None:
 
     For when nobody archives any more. What is not in the lake by then is dropped as new events come.
     """
-    with open_event_streams(load_settings({"redis_url": redis_url})) as streams:
+    settings = load_settings({"redis_url": redis_url})
+    with Target(redis_url).open() as site, open_event_streams(settings) as streams:
         known = streams.queues()
         unknown = sorted(set(queues) - set(known))
         if unknown:
             raise UnknownQueue(f"there is no queue {', '.join(map(repr, unknown))}")
         chosen = list(queues) or known
-        for queue in chosen:
-            streams.hold(queue, None)
-    click.echo(f"{counted(len(chosen), 'queue')} no longer held for an archiver")
+        with audited(site, "pipeline release", *queues, queue=" ".join(queues)) as doing:
+            for queue in chosen:
+                streams.hold(queue, None)
+            doing.tell(f"{counted(len(chosen), 'queue')} no longer held for an archiver", len(chosen))
 
 
 @pipeline_command.command()

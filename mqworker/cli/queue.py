@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.server import REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import ModelQueue
 from mqworker.cli.status.screen import queue_lines
@@ -57,12 +58,13 @@ def pause(target: Target, name: str) -> None:
     """Hand out nothing more until resumed; enqueueing goes on, and what runs is finished."""
     with target.open() as server:
         queue = server.queue(name)
-        # When instead of a mere 1: so that `status` and `job explain` can say since when.
-        server.store.run(queue.calls.configure(paused=str(server.now_ms())))
-        click.echo(
-            f"queue {name} is paused, {_waiting(server, name)} in it; "
-            f"`mqworker queue resume {name}` ends the pause"
-        )
+        with audited(server, "queue pause", name, queue=name) as doing:
+            # When instead of a mere 1: so that `status` and `job explain` can say since when.
+            server.store.run(queue.calls.configure(paused=str(server.now_ms())))
+            doing.tell(
+                f"queue {name} is paused, {_waiting(server, name)} in it; "
+                f"`mqworker queue resume {name}` ends the pause"
+            )
 
 
 @queue_command.command()
@@ -71,8 +73,10 @@ def pause(target: Target, name: str) -> None:
 def resume(target: Target, name: str) -> None:
     """Hand out messages again."""
     with target.open() as server:
-        server.queue(name).resume()
-        click.echo(f"queue {name} hands out messages again, {_waiting(server, name)} in it")
+        queue = server.queue(name)
+        with audited(server, "queue resume", name, queue=name) as doing:
+            queue.resume()
+            doing.tell(f"queue {name} hands out messages again, {_waiting(server, name)} in it")
 
 
 @queue_command.command()
@@ -83,11 +87,13 @@ def limit(target: Target, name: str, length: str) -> None:
     """Refuse to hold more than N waiting messages; `none` lifts the limit."""
     wanted = _length(length)
     with target.open() as server:
-        server.queue(name).limit(wanted)
-    if wanted is None:
-        click.echo(f"queue {name} has no limit")
-    else:
-        click.echo(f"queue {name} takes {counted(wanted, 'waiting message')} at the most")
+        queue = server.queue(name)
+        with audited(server, "queue limit", name, length, queue=name) as doing:
+            queue.limit(wanted)
+            if wanted is None:
+                doing.tell(f"queue {name} has no limit")
+            else:
+                doing.tell(f"queue {name} takes {counted(wanted, 'waiting message')} at the most")
 
 
 @queue_command.command()
@@ -99,7 +105,9 @@ def purge(target: Target, name: str, is_yes: bool) -> None:  # noqa: FBT001 - ho
     with target.open() as server:
         queue = server.queue(name)
         confirm(f"Throw away {_waiting(server, name)} of queue {name}?", is_yes=is_yes)
-        click.echo(f"{counted(queue.purge_waiting(), 'message')} of queue {name} thrown away")
+        with audited(server, "queue purge", name, queue=name) as doing:
+            count = queue.purge_waiting()
+            doing.tell(f"{counted(count, 'message')} of queue {name} thrown away", count)
 
 
 def _echo(facts: list[tuple[str, str]]) -> None:

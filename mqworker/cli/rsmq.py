@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from mqworker.cli.audited import Doing, audited
 from mqworker.errors import MqworkerError
+from mqworker.operate.system import System
 from mqworker.queues.rsmq.arguments import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.queues.rsmq.calls import RsmqMessage, RsmqOptions
 from mqworker.queues.rsmq.client import RsmqClient
@@ -34,11 +36,32 @@ class Target:
     @contextmanager
     def open(self) -> Iterator[RsmqClient]:
         """A client, for as long as the command takes."""
-        store = _open_store(load_settings(flags={"redis_url": self.redis_url}))
+        with self._open_system() as system:
+            yield self._client(system)
+
+    @contextmanager
+    def change(
+        self, command: str, name: str, *words: str, what: str = ""
+    ) -> Iterator[tuple[RsmqClient, Doing]]:
+        """The same, for what is to be written to the audit."""
+        words = ("-n", name, *words)
+        with (
+            self._open_system() as system,
+            audited(system, f"rsmq {command}", *words, queue=name, what=what) as doing,
+        ):
+            yield self._client(system), doing
+
+    @contextmanager
+    def _open_system(self) -> Iterator[System]:
+        settings = load_settings(flags={"redis_url": self.redis_url})
+        store = _open_store(settings)
         try:
-            yield RsmqClient(store, RsmqOptions(namespace=self.namespace))
+            yield System(settings, store)
         finally:
             store.close()
+
+    def _client(self, system: System) -> RsmqClient:
+        return RsmqClient(system.store, RsmqOptions(namespace=self.namespace))
 
 
 NAME = click.option("-n", "--name", required=True, help="Name of the queue.")
@@ -86,9 +109,10 @@ def queue() -> None:
 @click.pass_obj
 def create(target: Target, name: str, vt: int, delay: int, maxsize: int) -> None:
     """Make a new queue."""
-    with target.open() as rsmq:
+    words = ("-t", str(vt), "-d", str(delay), "-m", str(maxsize))
+    with target.change("queue create", name, *words) as (rsmq, doing):
         rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize)
-    click.echo(f"queue {name} is ready", err=True)
+        doing.tell(f"queue {name} is ready", to_stderr=True)
 
 
 @queue.command("list")
@@ -113,9 +137,9 @@ def describe(target: Target, name: str) -> None:
 @click.pass_obj
 def delete_queue(target: Target, name: str) -> None:
     """Delete a queue and all messages in it."""
-    with target.open() as rsmq:
+    with target.change("queue delete", name) as (rsmq, doing):
         rsmq.delete_queue(name)
-    click.echo(f"queue {name} and its messages are gone", err=True)
+        doing.tell(f"queue {name} and its messages are gone", to_stderr=True)
 
 
 @rsmq_command.group()
@@ -165,10 +189,10 @@ def pop(target: Target, name: str) -> None:
 @click.pass_obj
 def delete_message(target: Target, name: str, message_id: str) -> None:
     """Delete a message, received or not."""
-    with target.open() as rsmq:
+    with target.change("message delete", name, "-i", message_id, what=message_id) as (rsmq, doing):
         if not rsmq.delete_message(name, message_id):
             raise MqworkerError(f"queue {name} has no message {message_id}")
-    click.echo(f"message {message_id} is gone", err=True)
+        doing.tell(f"message {message_id} is gone", to_stderr=True)
 
 
 @message.command()
@@ -185,10 +209,11 @@ def delete_message(target: Target, name: str, message_id: str) -> None:
 @click.pass_obj
 def visibility(target: Target, name: str, message_id: str, vt: int) -> None:
     """Hide a message for longer, or show it again."""
-    with target.open() as rsmq:
+    words = ("-i", message_id, "-t", str(vt))
+    with target.change("message visibility", name, *words, what=message_id) as (rsmq, doing):
         if not rsmq.change_message_visibility(name, message_id, vt=vt):
             raise MqworkerError(f"queue {name} has no message {message_id}")
-    click.echo(f"message {message_id} can be received in {vt} s", err=True)
+        doing.tell(f"message {message_id} can be received in {vt} s", to_stderr=True)
 
 
 def _show(name: str, received: RsmqMessage | None) -> None:

@@ -19,6 +19,7 @@ from mqworker.model.view import (
     ServerView,
     SystemView,
 )
+from mqworker.model.waits import DELAYED, FURTHER, READY, circular
 
 
 class Health(Enum):
@@ -83,6 +84,7 @@ def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
         reasons.append("every node is draining, nothing new is taken")
     for node in view.nodes:
         reasons += _of_node(node, limits)
+    reasons += _of_waits(view, limits)
     reasons += _of_quarantine(view)
     for queue in view.queues:
         reasons += _of_queue(queue, view, limits)
@@ -108,10 +110,33 @@ def _of_server(server: ServerView, limits: VerdictLimits) -> Iterator[str]:
 
 def _of_quarantine(view: SystemView) -> Iterator[str]:
     found = view.quarantined
-    if found:
-        first = f"{found[0].kind} in {found[0].where}: {found[0].why}"
-        things = "1 thing is" if len(found) == 1 else f"{len(found):,} things are"
-        yield f"{things} quarantined, see `mqworker doctor`; {first}"
+    if not found:
+        return
+    places = view.bad_places
+    count = sum(place.entries for place in places)
+    has_more = view.has_more_bad_places or any(place.is_more for place in places)
+    things = "1 thing is" if count == 1 else f"{'more than ' * has_more}{count:,} things are"
+    first = f"{found[0].kind} in {found[0].where}: {found[0].why}"
+    yield f"{things} quarantined, see `mqworker doctor`; {first}"
+
+
+def _of_waits(view: SystemView, limits: VerdictLimits) -> Iterator[str]:
+    """Tasks that wait for what cannot run: their workers are not idle, and nothing will ever come of it."""
+    circles = circular(view.long_waits)
+    for wait in view.long_waits:
+        queue = next((each for each in view.queues if each.name == wait.queue), None)
+        if wait in circles:
+            yield f"{wait.text}, which waits for this one in turn"
+        elif wait.state == DELAYED and queue is not None and queue.parked:
+            yield f"{wait.text}, which is put off, as tasks of that queue cannot be run"
+        elif wait.state in {READY, FURTHER} and _stands_still(queue, limits):
+            paused = ", and the queue is paused" if queue is not None and queue.is_paused else ""
+            yield f"{wait.text}, which nobody runs{paused}"
+
+
+def _stands_still(queue: QueueView | None, limits: VerdictLimits) -> bool:
+    pace = None if queue is None else queue.throughput
+    return pace is None or (pace.out_per_s <= 0 and pace.span_ms >= limits.standstill_ms)
 
 
 def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:

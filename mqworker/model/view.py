@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqworker.model.quarantine import BadEntry, entry_of
+from mqworker.model.quarantine import BadEntry, BadPlace, entry_of, merged, place_of
 from mqworker.model.throughput import Throughput
+from mqworker.model.waits import WaitView, waits_in
 
 WORKER_ROLE = "worker"
 LIVE_STATE = "live"
@@ -91,13 +92,27 @@ class NodeView:
     @property
     def quarantined(self) -> list[BadEntry]:
         """What its actors skip, because they cannot use it."""
-        found: list[BadEntry] = []
+        entries = (entry_of(fields) for fields in self._quarantine("entries"))
+        return [entry for entry in entries if entry is not None]
+
+    @property
+    def bad_places(self) -> list[BadPlace]:
+        """Where that lies, and how many entries there are."""
+        places = (place_of(fields) for fields in self._quarantine("places"))
+        return merged(place for place in places if place is not None)
+
+    @property
+    def has_more_bad_places(self) -> bool:
+        """Whether there are more places than an actor can remember."""
+        told = (child.facts.get("quarantine") for child in self.children)
+        return any(isinstance(each, Mapping) and each.get("more_places") is True for each in told)
+
+    def _quarantine(self, part: str) -> list[Mapping[str, object]]:
+        found: list[object] = []
         for child in self.children:
             quarantine = child.facts.get("quarantine")
-            entries = _listed(quarantine.get("entries")) if isinstance(quarantine, Mapping) else ()
-            known = (entry_of(fields) for fields in entries if isinstance(fields, Mapping))
-            found += [entry for entry in known if entry is not None]
-        return found
+            found += _listed(quarantine.get(part)) if isinstance(quarantine, Mapping) else ()
+        return [fields for fields in found if isinstance(fields, Mapping)]
 
     @property
     def held_by_worker(self) -> dict[str, int]:
@@ -128,6 +143,12 @@ class NodeView:
             if isinstance(asked, Mapping):
                 waited |= {str(name): ms for name, ms in asked.items() if isinstance(ms, int)}
         return waited
+
+    @property
+    def waits(self) -> list[WaitView]:
+        """Which of its tasks wait for the results of others."""
+        workers = (child for child in self.children if child.is_worker)
+        return [wait for child in workers for wait in waits_in(child.facts, self.name, child.name)]
 
     def runner_of(self, message: str) -> tuple[str, int] | None:
         """Which of its workers has had a message for a while, and for how many ms."""
@@ -226,6 +247,8 @@ class SystemView:
     """Their counters together."""
     is_partial: bool = False
     """Whether a part of a cluster was away, so that there may be more nodes and queues than these."""
+    long_waits: tuple[WaitView, ...] = ()
+    """Tasks that have waited for a while for the result of another, and where that one is."""
 
     def consuming_nodes(self, queue: QueueView) -> tuple[NodeView, ...]:
         """The nodes that take from this queue."""
@@ -233,9 +256,19 @@ class SystemView:
 
     @property
     def quarantined(self) -> list[BadEntry]:
-        """What nodes skip, each once."""
+        """What nodes skip, each once; of very many in one place, some."""
         found = [bad for node in self.nodes for bad in node.quarantined]
         return list({(bad.kind, bad.where, bad.entry): bad for bad in found}.values())
+
+    @property
+    def bad_places(self) -> list[BadPlace]:
+        """Where nodes skip something, and how much; each place once."""
+        return merged(place for node in self.nodes for place in node.bad_places)
+
+    @property
+    def has_more_bad_places(self) -> bool:
+        """Whether there are more such places than nodes can remember."""
+        return any(node.has_more_bad_places for node in self.nodes)
 
     def is_consumed(self, queue: QueueView, silent_ms: int) -> bool:
         """Whether a node takes from this queue, or another consumer that was heard lately."""

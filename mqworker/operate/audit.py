@@ -1,4 +1,4 @@
-"""The audit: who did what from the console, when, and to how many.
+"""The audit: who did what from the console or by a command, when, and to how many.
 
 <namespace>:audit   stream   mark, who, action, queue, what, count, outcome, command; capped at KEPT, about
 """

@@ -17,7 +17,11 @@
                  "parked": [{"task", "count", "unknown" (no node knows it; else its calls do not fit)}],
                  "totals": {"enqueued", "succeeded", "retried", "buried", "reclaimed", …}}],
      "idle_queues": how many more there are, of hundreds, that hold nothing and nobody consumes,
-     "quarantined": [{"kind", "where", "entry", "why", "first_seen_ms", "count"}],
+     "quarantined": [{"kind", "where", "entry", "why", "first_seen_ms", "count"}] (of very many in one
+                    place some; the first of each place is always there),
+     "quarantined_places": [{"kind", "where", "entries" (how many), "skipped" (how often),
+                             "more" (there are more than could be counted)}],
+     "quarantined_more_places": whether there are more such places than nodes can remember,
      "totals": {the same, over all queues}}
 
 What is not known is null. Durations are in ms or s as the name says, instants ms since 1970 UTC on the
@@ -66,6 +70,8 @@ def document(view: SystemView) -> Document:
             {name: value for name, value in bad.as_fields().items() if name != "removal"}
             for bad in view.quarantined
         ],
+        "quarantined_places": [place.as_fields() for place in view.bad_places],
+        "quarantined_more_places": view.has_more_bad_places,
         "totals": totals_of(view),
     }
 
@@ -81,6 +87,8 @@ def outage_document(error: MqworkerError) -> Document:
         "queues": [],
         "idle_queues": 0,
         "quarantined": [],
+        "quarantined_places": [],
+        "quarantined_more_places": False,
         "totals": {},
     }
 

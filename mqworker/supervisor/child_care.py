@@ -22,6 +22,7 @@ from mqworker.actors.mail import (
     Hello,
     KillWorker,
     Mail,
+    NodeShown,
     Ping,
     Pong,
     WorkerExited,
@@ -89,6 +90,7 @@ class ChildCare:
         self.has_been_complete = False
         """From then on nothing that a child does ends the node."""
         self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
+        self.on_shown: Callable[[int], None] = lambda _number: None
         self._children = children
         self._node = node
         self._selector = selector
@@ -213,6 +215,8 @@ class ChildCare:
             case Pong(_, progress, facts):
                 record.vitals.pinged_at_ms, record.vitals.ponged_at_ms = None, now_ms
                 record.progress, record.facts = progress, facts
+            case NodeShown(number):
+                self.on_shown(number)
             case KillWorker(worker, reason) if record.role is Role.DISPATCHER:
                 self._kill_worker(worker, reason)
             case _:

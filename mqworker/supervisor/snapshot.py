@@ -17,16 +17,20 @@ def node_snapshot(
     started_at_ms: int,
     is_draining: bool,
     problem: str | None,
+    is_ready: bool,
     now_ms: int,
 ) -> Snapshot:
-    """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic."""
+    """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic.
+
+    `is_ready`: whether it was complete once, and `status` could see that.
+    """
     return {
         "node": node.name,
         "app": node.app,
         "pid": pid,
         "started_at_ms": started_at_ms,
         "draining": is_draining,
-        "complete": children.is_complete,
+        "complete": children.is_complete and is_ready,
         "problem": problem,
         "children": [_child_snapshot(record, now_ms) for record in children],
     }

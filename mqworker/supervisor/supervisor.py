@@ -1,9 +1,9 @@
 """Supervisor: starts, wires, watches, restarts and stops the actors of one node; answers `status`.
 
 Owns:     the processes of all children, and the pipes until they are handed over.
-Receives: Hello, Pong, Drained (all); KillWorker (dispatcher); signals.
+Receives: Hello, Pong, Drained (all); NodeShown (actors); KillWorker (dispatcher); signals.
 Sends:    Attach, Ping, Drain (all); WorkerExited, RetireWorker (dispatcher);
-          ConsumerStarted, ConsumerGone, NodeSnapshot (heartbeat reaper).
+          ConsumerStarted, ConsumerGone (heartbeat reaper); NodeSnapshot (an actor that lives).
 Never:    holds a connection to Redis, a second thread or user code: it is forked again and again.
 
 One loop over the ends of processes, control pipes, signals and the status socket. It never waits for anybody.
@@ -44,6 +44,7 @@ _TICK_MS = 250
 _BUSY_TICK_MS = 5
 _LONGEST_GAP_MS = 200
 _SHOW_EVERY_MS = 1_000
+_SHOWN_WITHIN_MS = 2_000
 
 
 class Supervisor:
@@ -76,6 +77,7 @@ class Supervisor:
         self._care = ChildCare(self._children, node, self._selector, limits, log)
         self._tick_ms = min(_TICK_MS, limits.liveness.ping_every_ms)
         self._care.on_ready = self._note_ready
+        self._care.on_shown = self._note_shown
         self._care.parks_broken_workers = source_watch is not None
         patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
         self._import_check = ImportCheck(
@@ -90,10 +92,15 @@ class Supervisor:
             log=log,
         )
         self._shutdown: Shutdown | None = None
-        self._was_complete = False
         self._started_at_ms = clock.now_ms()
         self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
         self._shown_at_ms = -_SHOW_EVERY_MS
+        self._writer: ChildRecord | None = None
+        """Who shows the node in Redis at the moment."""
+        self._snapshots = 0
+        self._complete_since: tuple[int, int] | None = None
+        """The first snapshot with everybody there, and when that was."""
+        self._is_announced = False
 
     @property
     def halt(self) -> Halt | None:
@@ -160,6 +167,8 @@ class Supervisor:
         if now_ms - self._shown_at_ms >= _SHOW_EVERY_MS:
             self._shown_at_ms = now_ms
             self._show(now_ms)
+        if self._complete_since is not None and now_ms - self._complete_since[1] >= _SHOWN_WITHIN_MS:
+            self._announce()  # Redis does not answer; whoever asks it learns that much
         if os.getpid() == 1:
             self._collect_orphans()
 
@@ -243,10 +252,22 @@ class Supervisor:
     def _show(self, now_ms: int) -> None:
         # A node that goes on without one of its actors must not be ended for it.
         self._notifier.note(is_complete=self._children.is_settled)
-        reaper = self._children.the(Role.REAPER)
-        if reaper is None or reaper.child is None or reaper.child.control.has_unsent:
+        # Who writes last removes it: nobody else may write after that.
+        self._writer = self._choose_writer() if self._shutdown is None else self._writer
+        writer = self._writer
+        if writer is None or writer.child is None or writer.child.control.has_unsent:
             return  # one snapshot in the pipe is enough: it shows the present or nothing
-        self._care.tell(reaper, NodeSnapshot(self._node.name, self._snapshot(now_ms)))
+        self._snapshots += 1
+        self._care.tell(writer, NodeSnapshot(self._node.name, self._snapshots, self._snapshot(now_ms)))
+
+    def _choose_writer(self) -> ChildRecord | None:
+        """The first that lives: whichever of them keeps dying, the node is seen, and says which."""
+        actors = [
+            record
+            for role in (Role.REAPER, Role.ACTOR, Role.DISPATCHER)
+            for record in self._children.of_role(role)
+        ]
+        return next((record for record in actors if record.state is State.LIVE), None)
 
     def _snapshot(self, now_ms: int) -> Snapshot:
         return node_snapshot(
@@ -256,16 +277,29 @@ class Supervisor:
             started_at_ms=self._started_at_ms,
             is_draining=self._shutdown is not None,
             problem=self._rolling.problem,
+            is_ready=self._is_announced,
             now_ms=now_ms,
         )
 
     def _note_ready(self, record: ChildRecord) -> None:
         if self._on_ready is not None:
             self._on_ready(record)
-        if self._children.is_complete and not self._was_complete:
-            self._was_complete = True
-            self._notifier.note(is_complete=True)
-            self._log.info("node_ready", node=self._node.name, pid=os.getpid())
+        if self._children.is_complete and self._complete_since is None and not self._is_announced:
+            now_ms = self._clock.monotonic_ms()
+            self._complete_since = self._snapshots + 1, now_ms
+            self._show(now_ms)
+            if self._writer is None:  # a topology without actors
+                self._announce()
+
+    def _note_shown(self, number: int) -> None:
+        if self._complete_since is not None and number >= self._complete_since[0]:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Say that the node is ready: not before `status` can see it, wherever it is typed."""
+        self._complete_since, self._is_announced = None, True
+        self._notifier.note(is_complete=True)
+        self._log.info("node_ready", node=self._node.name, pid=os.getpid())
 
     def _collect_orphans(self) -> None:
         """As the first process of a container: collect what others left behind, but no child of ours."""

@@ -41,7 +41,16 @@ class TaskLink(Protocol):
 class Context:
     """One delivery as its task sees it."""
 
-    __slots__ = ("_delivery", "_has_lease", "_is_lost", "_link", "headers", "is_stop_requested", "queue")
+    __slots__ = (
+        "_delivery",
+        "_has_lease",
+        "_is_lost",
+        "_link",
+        "_waits",
+        "headers",
+        "is_stop_requested",
+        "queue",
+    )
 
     def __init__(
         self,
@@ -58,6 +67,7 @@ class Context:
         self._is_lost = False
         self.is_stop_requested = False
         """Whether it is known here that the job is to stop; the server is not asked."""
+        self._waits: dict[tuple[str, str], int] | None = None
         self.queue = queue
         self.headers = headers
 
@@ -189,6 +199,19 @@ class Context:
     def note_lost(self) -> None:
         """Note that somebody else has the message; for the worker, as above."""
         self._is_lost = self._has_lease
+
+    def begin_wait(self, queue: str, message: str, now_ms: int) -> None:
+        """Note that the task waits for the result of another message from now on."""
+        self._waits = {**(self._waits or {}), (queue, message): now_ms}
+
+    def end_wait(self, queue: str, message: str) -> None:
+        """Note that it does so no longer."""
+        self._waits = {key: since for key, since in (self._waits or {}).items() if key != (queue, message)}
+
+    @property
+    def waits(self) -> Mapping[tuple[str, str], int]:
+        """For what it waits, by queue and id: since when."""
+        return self._waits or {}
 
     def stop_if_requested(self) -> None:
         """Raise `TaskCancelled` when it is known here that the job is to stop."""

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar, cast
 
 from mqworker.errors import ResultTimeout, StillRunning
+from mqworker.model.clock import SystemClock
 from mqworker.model.names import MessageId, QueueName
 from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.tasks.connections import Sender
@@ -156,6 +157,10 @@ class Job(Generic[R]):
             return ended
         future = self._sender.watch.watch(self.id, is_fresh=bool(self.is_new))
         future.add_done_callback(self._remember)
+        context = current_context()
+        if context is not None:  # a task waits: `status` shows for what, for it may wait for ever
+            context.begin_wait(self.queue, self.id, SystemClock().monotonic_ms())
+            future.add_done_callback(lambda _: context.end_wait(self.queue, self.id))
         return future
 
     def __repr__(self) -> str:

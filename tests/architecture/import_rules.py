@@ -19,6 +19,7 @@ SHARED_ACTOR_MODULES = {
         "node_file",
         "patrol",
         "queue_roster",
+        "node_notice",
         "rounds",
         "run_slot",
         "silence",

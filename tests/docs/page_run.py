@@ -32,7 +32,7 @@ WELL_KNOWN_PORTS = ("6390", "1734", "10001")
 SERVER_PORT = "6379"
 
 _RUNS_A_NODE = re.compile(r"\s*mqworker (run|serve)\b")
-_LOOKS = re.compile(r"mqworker (status|health|queue (list|show)|job (show|explain)|dead (list|show))\b")
+_LOOKS = re.compile(r"mqworker (queue (list|show)|job (show|explain)|dead (list|show))\b")
 _LISTENS = re.compile(r"127\.0\.0\.1:(\d+)")
 
 

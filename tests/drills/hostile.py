@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +58,8 @@ class Fuzzer:
     places: dict[str, tuple[str, int]]
     """Where each gateway listens."""
     strikes: dict[str, int] = field(default_factory=dict)
+    passing: dict[tuple[str, str], float] = field(default_factory=dict)
+    """What is gone as soon as it is read, by kind and where: when it was struck there first."""
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)  # noqa: S311 - the same each time
@@ -126,6 +130,8 @@ class Fuzzer:
         prefix = f"{NAMESPACE}:{{topic:{topic}}}"
         for part in ("outbox", "subscribers", "kept"):
             self.raw.hset(f"{prefix}:{part}", self._rubbish(), self._rubbish())
+        if topic == "foreign.topic":  # the other one is registered nowhere, so nobody reads it
+            self.passing.setdefault(("event", f"{prefix}:outbox"), time.monotonic())
         key = self._chance.choice(["SUBSCRIBED", "QUEUE_x", "PEERS_x", "SUBSCRIBED_x"])
         self._add(key, self._chance.choice(["set", "list", "hash"]))
 
@@ -176,8 +182,16 @@ class Fuzzer:
     def _publish(self) -> None:
         channels: list[bytes] = self.raw.execute_command("PUBSUB", "SHARDCHANNELS")
         if channels:
-            text = self._chance.choice([b"", b"cancel ", b"1 0:1 "]) + self._rubbish()
-            self.raw.execute_command("SPUBLISH", self._chance.choice(sorted(channels)), text)
+            prefix, channel = (
+                self._chance.choice([b"", b"cancel ", b"1 0:1 "]),
+                self._chance.choice(sorted(channels)),
+            )
+            text = prefix + self._rubbish()
+            heard = self.raw.execute_command("SPUBLISH", channel, text)
+            # `1 0:1 ` is well-formed, and an empty text means that something was added.
+            is_bad = prefix == b"" and text and not re.match(rb"[0-9]{1,18} ", text)
+            if heard and is_bad and (b":held:" in channel or b":begin:" in channel):
+                self.passing.setdefault(("wake-up", channel.decode()), time.monotonic())
 
     # Sockets
 
@@ -231,6 +245,84 @@ class Fuzzer:
         return self._chance.randbytes(self._chance.randrange(1, 64))
 
 
-def named_by(status: dict[str, Any]) -> set[tuple[str, str]]:
-    """What a status document names as quarantined: kind and where."""
-    return {(each["kind"], each["where"]) for each in status["quarantined"]}
+_NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_ID = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}")
+_FENCE = re.compile(rb"[0-9]{1,19}")
+
+Place = tuple[str, str]
+"""Kind and where."""
+
+
+@dataclass
+class Lying:
+    """What lies on the server and is bad by rules of the drill's own: how many in each place."""
+
+    raw: redis.Redis
+    own_apps: Sequence[bytes]
+    """Whose schedules are as they should be."""
+
+    def count_by_place(self) -> dict[Place, int]:
+        """Everything that somebody goes through, skips and must name."""
+        found: dict[Place, int] = {}
+        registered = self._note(
+            found, "queue name", f"{NAMESPACE}:queues", self.raw.smembers(f"{NAMESPACE}:queues")
+        )
+        self._note(found, "node name", f"{NAMESPACE}:nodes", self.raw.smembers(f"{NAMESPACE}:nodes"))
+        self._note(found, "topic", f"{NAMESPACE}:topics", self.raw.smembers(f"{NAMESPACE}:topics"))
+        published = set(self.raw.hkeys(f"{NAMESPACE}:schedules")) - set(self.own_apps)
+        found["schedule", f"{NAMESPACE}:schedules"] = len(published)
+        for queue in registered:
+            self._look_at_queue(found, queue.decode())
+        return {place: count for place, count in found.items() if count}
+
+    def _note(
+        self,
+        found: dict[Place, int],
+        kind: str,
+        where: str,
+        members: Iterable[bytes],
+        rule: re.Pattern[bytes] = _NAME,
+    ) -> list[bytes]:
+        """Count the bad ones; the good ones."""
+        sorted_out = {member: rule.fullmatch(member) is not None for member in members}
+        found[kind, where] = sum(not is_good for is_good in sorted_out.values())
+        return [member for member, is_good in sorted_out.items() if is_good]
+
+    def _look_at_queue(self, found: dict[Place, int], queue: str) -> None:
+        prefix = f"{NAMESPACE}:{{{queue}}}:"
+        types = {part: self.raw.type(prefix + part).decode() for part in TYPE_BY_PART}
+        for part, kind in types.items():
+            found["key", prefix + part] = int(kind not in {"none", TYPE_BY_PART[part]})
+        if types["outbox"] == "hash":
+            members = self.raw.hkeys(f"{prefix}outbox")
+            rule = re.compile(rb"(?=[^~]*~.)" + _ID.pattern)
+            self._note(found, "workflow member", f"{prefix}outbox", members, rule)
+        if types["consumers"] == "zset":
+            members = self.raw.zrange(f"{prefix}consumers", 0, -1)
+            for consumer in self._note(found, "consumer", f"{prefix}consumers", members):
+                held = f"{prefix}held:{consumer.decode()}"
+                if self.raw.type(held) == b"hash":
+                    self._note(found, "fence", held, self.raw.hkeys(held), _FENCE)
+
+
+# Any: what JSON holds.
+def named_by(status: dict[str, Any]) -> dict[Place, int]:
+    """What a status document names as quarantined: kind and where, and how many entries."""
+    assert {(each["kind"], each["where"]) for each in status["quarantined"]} == {
+        (each["kind"], each["where"]) for each in status["quarantined_places"]
+    }
+    return {(each["kind"], each["where"]): each["entries"] for each in status["quarantined_places"]}
+
+
+def named_in(doctor: str) -> dict[Place, int]:
+    """What `mqworker doctor` names, from its lines."""
+    found: dict[Place, int] = {}
+    for line in doctor.splitlines():
+        entry = re.match(r"  (\S.*?) (?:b['\"].* in )?(mqw:\S+): ", line)
+        more = re.match(r"  (\S.*?) in (mqw:\S+): ([0-9,]+) more, not named here", line)
+        if more:
+            place, count = (more[1], more[2]), int(more[3].replace(",", ""))
+            found[place] = found.get(place, 0) + count
+        elif entry:
+            found[entry[1], entry[2]] = found.get((entry[1], entry[2]), 0) + 1
+    return found

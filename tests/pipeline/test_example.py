@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mqworker.supervisor.status_socket import read_snapshots
 from mqworker_services.pipeline.launcher import has_java
 from tests.pipeline.quick_java import QUICK_ENVIRONMENT
+from tests.support.deadline import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 300.0
@@ -27,6 +29,13 @@ def test_the_example_enqueues_runs_archives_and_asks(tmp_path: Path) -> None:
         subprocess.Popen(node, cwd=tmp_path, stdout=log, stderr=log) as running,
     ):
         try:
+            # The script would start a server of its own in the background, if it came before the node's.
+            data_dir = tmp_path / ".mqworker"
+            wait_until(
+                lambda: any(found and found["complete"] for found in read_snapshots(data_dir, 5.0).values()),
+                "the node is complete",
+                DEADLINE_S,
+            )
             script = [sys.executable, "spark_million.py", "3000"]
             done = subprocess.run(
                 script,

@@ -97,6 +97,43 @@ def test_the_first_tickets_are_for_what_was_claimed_at_once(queue: WorkQueue, ea
     assert heard[1].split(b" ", 2)[1] == b"2:72"
 
 
+@pytest.mark.parametrize("kind", ["plain", "several", "urgent"])
+def test_what_is_put_behind_a_message_of_which_nobody_was_told_wakes_whoever_is_idle(
+    store: Store, queue: WorkQueue, raw: RawQueue, kind: str
+) -> None:
+    """As a foreign client leaves it: pushed into the line without a word."""
+    stand_ready(queue)
+    raw.client.rpush(queue.calls.keys.named("ready"), b"rubbish")
+    wake_ups = store.connection.subscribe([queue.calls.keys.meta])
+
+    match kind:
+        case "plain":
+            queue.enqueue(a_message())
+        case "several":
+            queue.enqueue(*some_messages(2))
+        case _:
+            queue.enqueue(a_message(priority=5))
+    heard = wake_ups.get(WAIT_S)
+    wake_ups.close()
+
+    assert heard == (queue.calls.keys.meta, b"ready")
+
+
+def test_while_messages_wait_for_busy_consumers_nobody_is_woken_for_more(
+    store: Store, queue: WorkQueue
+) -> None:
+    stand_ready(queue)
+    wake_ups = store.connection.subscribe([queue.calls.keys.meta])
+    queue.enqueue(*some_messages(3))
+    assert wake_ups.get(WAIT_S) is not None
+    queue.store.run(queue.calls.claim_records(1, READY, []))
+
+    queue.enqueue(a_message())
+
+    assert wake_ups.get(0.2) is None
+    wake_ups.close()
+
+
 def test_fences_go_on_counting_after_a_message_was_handed_over(queue: WorkQueue, ears: Subscription) -> None:
     stand_ready(queue)
     queue.enqueue(a_message())

@@ -108,3 +108,38 @@ def test_a_registry_of_another_type_is_named_and_status_goes_on(line: CommandLin
     assert status.exit_code in {0, 1, 2}
     assert status.exception is None or isinstance(status.exception, SystemExit)
     assert key in shown.output or key == "mqw:node:web-1"
+
+
+def test_of_thousands_in_one_place_all_are_counted_and_no_other_place_is_hidden(line: CommandLine) -> None:
+    quarantine = Quarantine()
+    for number in range(3_000):
+        quarantine.note("schedule", "mqw:schedules", "not a JSON text", b"%d" % number, remove_by="HDEL")
+    quarantine.note("topic", "mqw:topics", "no name", b"\xff", remove_by="SREM")
+    line.add_node(children=[a_child("broker", facts=quarantine.facts())])
+
+    status, document = line.type("status"), json.loads(line.type("status", "--json").output)
+    shown = line.type("doctor")
+
+    assert "3,001 things are quarantined" in status.output
+    assert "schedule in mqw:schedules, 3,000 entries" in " ".join(status.output.split())
+    assert "topic b'\\xff' in mqw:topics" in status.output
+    assert [(each["where"], each["entries"]) for each in document["quarantined_places"]] == [
+        ("mqw:schedules", 3_000),
+        ("mqw:topics", 1),
+    ]
+    assert "quarantined  3,001 things" in shown.output
+    assert "2,968 more, not named here" in shown.output
+    assert "topic b'\\xff' in mqw:topics" in shown.output
+
+
+def test_the_name_of_a_node_and_a_fence_that_are_none_are_named(line: CommandLine) -> None:
+    with line.server.client() as client:
+        client.sadd("mqw:nodes", b"\xff")
+        client.sadd("mqw:queues", "orders")
+        client.zadd("mqw:{orders}:consumers", {"alice": 1})
+        client.hset("mqw:{orders}:held:alice", b"\xfe", "rubbish")
+
+    shown = line.type("doctor")
+
+    assert 'redis-cli SREM "mqw:nodes" "\\xff"' in shown.output
+    assert 'redis-cli HDEL "mqw:{orders}:held:alice" "\\xfe"' in shown.output

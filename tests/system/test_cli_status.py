@@ -143,7 +143,11 @@ def test_json_has_the_documented_shape(line: CommandLine) -> None:
     found = json.loads(line.type("status", "--json").output)
 
     documented = {"at_ms", "namespace", "verdict", "server", "nodes", "queues", "idle_queues", "totals"}
-    assert found.keys() == documented | {"quarantined"}
+    assert found.keys() == documented | {
+        "quarantined",
+        "quarantined_places",
+        "quarantined_more_places",
+    }
     mail = found["queues"][0]
     assert (mail["name"], mail["ready"], mail["leased"], mail["in_per_s"]) == ("mail", 2, 1, None)
     assert mail["consumers"][0]["name"] == CONSUMER

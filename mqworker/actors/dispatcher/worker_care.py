@@ -16,6 +16,7 @@ from mqworker.actors.dispatcher.workers import Question, Workers, WorkerState
 from mqworker.actors.mail import CancelDelivery, DeliveriesListed, Drain, KillWorker, ListDeliveries
 from mqworker.actors.run_slot import Running, RunSlots
 from mqworker.log import Logger
+from mqworker.model.names import parse_message_id
 from mqworker.model.record import is_record_of
 from mqworker.model.settlement import Settlement
 
@@ -131,9 +132,10 @@ class Stop(NamedTuple):
 
 
 def stop_in(text: bytes) -> Stop | None:
-    """The wish in a wake-up, if it is one."""
+    """The wish in a wake-up, if it is one, and speaks of what can be the id of a message."""
     how, _, message = text.partition(b" ")
-    return Stop(message, how == b"kill") if how in {b"cancel", b"kill"} else None
+    is_wish = how in {b"cancel", b"kill"} and parse_message_id(message) is not None
+    return Stop(message, how == b"kill") if is_wish else None
 
 
 def posts_to_stop(stop: Stop, workers: Workers, slots: RunSlots) -> Iterator[Post]:

@@ -20,7 +20,14 @@ from mqworker.actors.dispatcher.queue import NO_TICKET, Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.actors.dispatcher.worker_care import WORKER, slot_of
 from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
-from mqworker.actors.early_start.tickets import UNDECIDED, HandedOver, Redeemed, Tickets, read_handed_over
+from mqworker.actors.early_start.tickets import (
+    UNDECIDED,
+    HandedOver,
+    Redeemed,
+    Tickets,
+    note_unreadable,
+    read_handed_over,
+)
 from mqworker.actors.run_slot import mark_of
 from mqworker.model.quarantine import Quarantine
 from mqworker.model.record import task_of
@@ -28,7 +35,6 @@ from mqworker.model.record import task_of
 LOOK_AFTER_MS = 1
 """So long a worker has for the first step; then whoever is free gets the message."""
 _MOST_REMEMBERED = 1_000
-_SHOWN_BYTES = 40
 
 
 class EarlyStarts:
@@ -81,7 +87,7 @@ class EarlyStarts:
         """A message was handed over (enqueue.lua); without an early start it is handed out like any other."""
         handed_over = read_handed_over(text)
         if handed_over is None:
-            self._quarantine.note("wake-up", queue.held_key, "hands over no message", text[:_SHOWN_BYTES])
+            note_unreadable(self._quarantine, queue.held_key, text)
             return
         queue.note_handed_over()
         if (queue.name, handed_over.fence) in self._over:

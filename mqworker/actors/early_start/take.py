@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Mapping
 
 from mqworker.actors.actor import Watched
-from mqworker.actors.early_start.tickets import HandedOver, Tickets, read_handed_over
+from mqworker.actors.early_start.tickets import HandedOver, Tickets, note_unreadable, read_handed_over
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import Logger
+from mqworker.model.quarantine import Quarantine
 from mqworker.store.link.subscription import Subscription
 from mqworker.store.store import Store
 
@@ -25,9 +26,17 @@ _LOOK_MS = 20
 class EarlyStart:
     """Listens for one worker."""
 
-    def __init__(self, worker: int, tickets: Tickets, open_store: Callable[[], Store], log: Logger) -> None:
+    def __init__(
+        self,
+        worker: int,
+        tickets: Tickets,
+        open_store: Callable[[], Store],
+        log: Logger,
+        quarantine: Quarantine,
+    ) -> None:
         self._worker = worker
         self._log = log
+        self._quarantine = quarantine
         self._tickets = tickets
         self._open_store = open_store
         self._queue_by_channel: Mapping[str, str] = {}
@@ -62,7 +71,9 @@ class EarlyStart:
             while self._subscription is not None and (call := self._subscription.take(0)) is not None:
                 channel, text = call
                 queue, handed_over = self._queue_by_channel[channel], read_handed_over(text)
-                if redeemed is None and handed_over is not None and is_wanted(handed_over.record):
+                if handed_over is None:
+                    note_unreadable(self._quarantine, channel, text)
+                elif redeemed is None and is_wanted(handed_over.record):
                     redeemed = (queue, handed_over) if self._redeem(queue, handed_over) else None
         except StoreUnavailable:
             self.close()

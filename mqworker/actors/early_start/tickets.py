@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mqworker.actors.run_slot import MOST_WORKERS, SLOT_BYTES, mark_of, open_slots
+from mqworker.model.quarantine import Quarantine
 
 # The number: 0 none, above 0 issued, below 0 redeemed; then for what: a fence and the mark of its queue.
 _TICKET = struct.Struct("<qqI")
 _SECOND_HALF = SLOT_BYTES // 2
+_SHOWN_BYTES = 40
 # Eighteen digits fit into the slot; a worker's number is below a thousand, or a little above.
 _HANDED_OVER = re.compile(rb"([0-9]{1,18}) (?:-|([0-9]{1,4}):([0-9]{1,18})) ")
 
@@ -45,6 +47,11 @@ def read_handed_over(text: bytes) -> HandedOver | None:
     if worker is None:
         return HandedOver(int(fence), None, 0, record)
     return HandedOver(int(fence), int(worker), int(number), record)
+
+
+def note_unreadable(quarantine: Quarantine, channel: str, text: bytes) -> None:
+    """What came on a channel for such messages, and is none."""
+    quarantine.note("wake-up", channel, "hands over no message", text[:_SHOWN_BYTES])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mqworker.actors.mail import (
 )
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.run_slot import RunSlots
-from mqworker.actors.wiring import logger_of, open_store, queue_options
+from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options
 from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.report import Report
 from mqworker.actors.worker.worker import Worker
@@ -46,7 +46,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     capture_standard_logging(worker=start.name)
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
-    index = int(start.name.partition(":")[2])
+    index, quarantine = int(start.name.partition(":")[2]), quarantine_of(start)
     worker = Worker(
         start.name,
         index,
@@ -67,7 +67,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ),
         readiness(app, settings),
         slots=RunSlots(start.slots_path),
-        early_start=EarlyStart(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
+        early_start=EarlyStart(
+            index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start), quarantine
+        ),
         report=Report(
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
             {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
@@ -84,7 +86,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         other_models=frozenset(app.connections.models),
     )
     collect_seldom_in_worker()
-    loop = ActorLoop(worker, control, clock, logger_of(start))
+    loop = ActorLoop(worker, control, clock, logger_of(start), quarantine)
     worker.share_mail(loop)
     worker.interrupt_by_signal()
     loop.run()

@@ -221,6 +221,7 @@ class Worker:
             "unpermitted": self._runner.unpermitted,
             "pending": len(self._pending),
             "beside": len(self._pool.running),
+            "waits": self._runner.waits(self._clock.monotonic_ms()),
         }
 
     def close(self) -> None:

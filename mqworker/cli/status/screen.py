@@ -21,6 +21,7 @@ from mqworker.cli.text import (
     size,
 )
 from mqworker.errors import MqworkerError
+from mqworker.model.quarantine import BadEntry, BadPlace
 from mqworker.model.verdict import USUAL_LIMITS, Health, Verdict, judge
 from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, ServerView, SystemView
 from mqworker.operate.status_document import totals_of
@@ -28,7 +29,7 @@ from mqworker.operate.status_document import totals_of
 _COLOR = {Health.HEALTHY: "green", Health.DEGRADED: "yellow", Health.DOWN: "red"}
 _INDENT = "  "
 _MOST_REASONS = 6
-_MOST_QUARANTINED = 8
+_MOST_PLACES = 24
 
 _ACTOR_COLUMNS = (
     Column("actor", "<"),
@@ -94,18 +95,32 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 
 
 def quarantine_lines(view: SystemView, width: int) -> list[str]:
-    """What nodes skip: the first few by name, below a heading."""
-    found = view.quarantined
-    if not found:
+    """What nodes skip: each place with its first entry, below a heading."""
+    places = view.bad_places
+    if not places:
         return []
-    lines = ["", click.style(f"quarantined  {len(found):,}, removed by `mqworker doctor`", fg="yellow")]
-    for bad in found[:_MOST_QUARANTINED]:
-        entry = f" {bad.entry}" if bad.entry else ""
-        text = safe(f"{bad.kind}{entry} in {bad.where}: {bad.why} ({bad.count:,} times)")
+    count = sum(place.entries for place in places)
+    lines = ["", click.style(f"quarantined  {count:,}, removed by `mqworker doctor`", fg="yellow")]
+    first = {(bad.kind, bad.where): bad for bad in reversed(view.quarantined)}
+    for place in places[:_MOST_PLACES]:
+        text = safe(_place_text(place, first.get((place.kind, place.where))))
         lines += textwrap.wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT * 2)
-    if len(found) > _MOST_QUARANTINED:
-        lines.append(f"{_INDENT}… and {len(found) - _MOST_QUARANTINED} more")
+    if len(places) > _MOST_PLACES:
+        lines.append(f"{_INDENT}… and {len(places) - _MOST_PLACES} more places")
+    if view.has_more_bad_places:
+        lines.append(f"{_INDENT}… and in more places than nodes can remember")
     return lines
+
+
+def _place_text(place: BadPlace, first: BadEntry | None) -> str:
+    why = "" if first is None else f": {first.why}"
+    skipped = "once" if place.skipped == 1 else f"{place.skipped:,} times"
+    if place.entries == 1 and not place.is_more:
+        entry = f" {first.entry}" if first is not None and first.entry else ""
+        return f"{place.kind}{entry} in {place.where}{why} ({skipped})"
+    many = f"{'more than ' * place.is_more}{place.entries:,} entries"
+    such_as = f", such as {first.entry}" if first is not None and first.entry else ""
+    return f"{place.kind} in {place.where}, {many}{such_as}{why} ({skipped})"
 
 
 def queue_lines(view: SystemView, width: int) -> list[str]:

@@ -6,11 +6,12 @@ finds what no node has come by, and works while no node runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from mqworker.errors import StoreRefused
-from mqworker.model.names import parse_consumer_name, parse_queue_name
-from mqworker.model.quarantine import BadEntry, Removal
+from mqworker.model.names import ConsumerName, parse_consumer_name, parse_queue_name, parse_whole, shown
+from mqworker.model.quarantine import BadEntry, BadPlace, Removal, merged
 from mqworker.model.view import NodeView
 from mqworker.queues.work.keys import TYPE_BY_PART, WorkQueueKeys, nodes_key, queues_key, schedules_key
 from mqworker.queues.work.snapshots import read_nodes
@@ -24,6 +25,18 @@ def find_bad_entries(store: Store, namespace: str) -> list[BadEntry]:
     """What nodes skip at the moment, and what is wrong with keys; each once."""
     found = [*_skipped(_nodes(store, namespace)), *_wrong_keys(store, namespace)]
     return list({(bad.kind, bad.where, bad.entry): bad for bad in found}.values())
+
+
+def find_unnamed(store: Store, namespace: str, named: Iterable[BadEntry]) -> list[BadPlace]:
+    """Places where nodes skip more than is named here; `entries` is how many more."""
+    count_by_place = Counter((bad.kind, bad.where) for bad in named)
+    places = merged(place for node in _nodes(store, namespace) for place in node.bad_places)
+    left = [
+        BadPlace(place.kind, place.where, more, place.skipped, place.is_more)
+        for place in places
+        if (more := place.entries - count_by_place[place.kind, place.where]) > 0 or place.is_more
+    ]
+    return sorted(left, key=lambda place: (place.kind, place.where))
 
 
 def remove(store: Store, bad: BadEntry) -> bool:
@@ -57,6 +70,10 @@ def _wrong_keys(store: Store, namespace: str) -> Iterator[BadEntry]:
     singles = [(registry, "set"), (nodes_key(namespace), "set"), (schedules_key(namespace), "hash")]
     for key, kind in singles:
         yield from _of_type(store, key, kind)
+    nodes = nodes_key(namespace)
+    for raw in _members(store, ("SMEMBERS", nodes)):
+        if parse_queue_name(raw) is None:  # as `snapshots` reads them
+            yield _bad("node name", nodes, "no name of a node", Removal("SREM", nodes, raw))
     for raw in _members(store, ("SMEMBERS", registry)):
         name = parse_queue_name(raw)
         if name is None:
@@ -74,6 +91,15 @@ def _of_queue(store: Store, keys: WorkQueueKeys) -> Iterator[BadEntry]:
     for raw in _members(store, ("ZRANGE", consumers, 0, -1)):
         if parse_consumer_name(raw) is None:
             yield _bad("consumer", consumers, "no name of a consumer", Removal("ZREM", consumers, raw))
+        else:
+            yield from _of_held(store, keys.held(ConsumerName(raw.decode())))
+
+
+def _of_held(store: Store, key: str) -> Iterator[BadEntry]:
+    yield from _of_type(store, key, "hash")
+    for raw in _members(store, ("HKEYS", key)):
+        if parse_whole(raw) is None:
+            yield _bad("fence", key, "no fence", Removal("HDEL", key, raw))
 
 
 def _of_type(store: Store, key: str, kind: str) -> Iterator[BadEntry]:
@@ -95,4 +121,5 @@ def _members(store: Store, command: tuple[str | int, ...]) -> list[bytes]:
 
 
 def _bad(kind: str, where: str, why: str, removal: Removal) -> BadEntry:
-    return BadEntry(kind, where, ascii(removal.member)[:60], why, 0, removal)
+    # The same name as a node would give it, so that nothing is told twice.
+    return BadEntry(kind, where, shown(removal.member), why, 0, removal)

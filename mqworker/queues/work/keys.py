@@ -42,8 +42,12 @@ def beats_keys(namespace: str) -> tuple[str, ...]:
 
 
 def node_key(namespace: str, node: str) -> str:
-    """String with a time to live: a node's snapshot as JSON, written by its heartbeat reaper."""
+    """String with a time to live: a node's snapshot as JSON, written by one of its actors."""
     return f"{namespace}:node:{node}"
+
+
+SNAPSHOT_TTL_MS = 15_000
+"""From what is left of it, the age of the snapshot is known."""
 
 
 def workflow_key(namespace: str, workflow: str) -> str:

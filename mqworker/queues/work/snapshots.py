@@ -26,7 +26,15 @@ from mqworker.model.view import (
     ServerView,
     SystemView,
 )
-from mqworker.queues.work.keys import WorkQueueKeys, beats_keys, node_key, nodes_key, queues_key
+from mqworker.model.waits import WaitView
+from mqworker.queues.work.keys import (
+    SNAPSHOT_TTL_MS,
+    WorkQueueKeys,
+    beats_keys,
+    node_key,
+    nodes_key,
+    queues_key,
+)
 from mqworker.queues.work.throughput import decode_sample
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.quick_look import QuickLook
@@ -60,6 +68,10 @@ _SWITCHES = ("paused", "limit")
 MOST_SHOWN = 200
 """More queues than this are not all worth a line: `status` counts those that hold nothing."""
 _ASKED_AT_ONCE = 5_000
+_LONG_WAIT_MS = 5_000
+_MOST_WAITS = 32
+_SEARCHED = 1_000
+"""How far into the line an awaited message is searched for; behind that it waits as well, or is elsewhere."""
 # A queue that has none of these keys holds nothing.
 _SIGNS = ("ready", "urgent", "delayed", "held:", "consumers", "delivered", "dead")
 # `mqworker queue pause` notes when; a program's `pause` notes only that.
@@ -98,16 +110,35 @@ def read_system(store: Reader, namespace: str, *, is_brief: bool = False) -> Sys
     if is_brief and len(names.queues) > MOST_SHOWN:
         idle = _read_idle(store, namespace, names.queues)
     queues = read_queues(store, namespace, [name for name in names.queues if name not in idle])
+    nodes = _read_nodes(store, namespace, names.nodes)
     return SystemView(
         names.at_ms,
         namespace,
         names.server,
-        _read_nodes(store, namespace, names.nodes),
+        nodes,
         _in_order(queues),
         len(idle),
         {total: sum(totals[total] for totals in idle.values()) for total in TOTALS} if idle else {},
         names.is_partial,
+        _long_waits(store, namespace, nodes),
     )
+
+
+def _long_waits(store: Reader, namespace: str, nodes: Iterable[NodeView]) -> tuple[WaitView, ...]:
+    """The waits that have taken a while, with where the awaited message is: as a rule there is none."""
+    found = [wait for node in nodes for wait in node.waits if wait.waited_ms >= _LONG_WAIT_MS]
+    looked_at: list[WaitView] = []
+    for wait in found[:_MOST_WAITS]:
+        keys = WorkQueueKeys.of(namespace, QueueName(wait.queue))
+        look = Call(script("find"), keys.shared, (wait.awaited, 0, _SEARCHED), _state)
+        with suppress(StoreRefused, StoreUnavailable):  # told as trouble of that queue
+            (state,) = store.run_together([look])
+            looked_at.append(replace(wait, state=state))
+    return tuple(looked_at)
+
+
+def _state(reply: RawReply) -> str:
+    return str(reply[0].decode())
 
 
 def _server_names(store: Reader, namespace: str) -> _Names:
@@ -359,10 +390,6 @@ def _names(reply: Reply) -> list[str]:
 def _ms(time: RawReply) -> int:
     seconds, microseconds = map(int, time)
     return seconds * 1000 + microseconds // 1000
-
-
-SNAPSHOT_TTL_MS = 15_000
-"""As the heartbeat reaper sets it: from what is left of it, the age of the snapshot is known."""
 
 
 def decode_node(name: str, text: bytes, ttl_ms: int) -> NodeView:

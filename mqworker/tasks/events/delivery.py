@@ -209,7 +209,9 @@ class EventDelivery:
             yield event
 
     def _report(self, topic: TopicName, event: MessageId, problem: str) -> None:
-        self._log.error("event_broken", topic=topic, event_id=event, reason=problem)
+        outbox = EventKeys.of(self._namespace, topic).outbox
+        if self._store.quarantine.note("event", outbox, problem, event.encode()):
+            self._log.error("event_broken", topic=topic, event_id=event, reason=problem)
 
 
 def _refusal(queue: WorkQueue, copies: Sequence[Message]) -> QueueFull | StoreFull | None:

@@ -11,7 +11,7 @@ import asyncio
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from types import FrameType
@@ -43,6 +43,7 @@ from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry, TaskDefinition
 from mqworker.tasks.running.failure import failure_of, settle_failure
 
+MOST_WAITS = 8
 UNKNOWN_TASK_MS = 30_000
 """A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
 
@@ -191,6 +192,18 @@ class TaskRunner:
         for context in list(self._running):
             if context.fence == fence and context.queue == queue:
                 context.note_lost()
+
+    def waits(self, now_ms: int) -> Sequence[tuple[str, str, str, str, int]]:
+        """The longest waits of running tasks for the results of others, for the status screen.
+
+        Task and id, queue and id of what it waits for, and for how many ms by the monotonic clock.
+        """
+        found = [
+            (context.task, context.id, queue, message, now_ms - since_ms)
+            for context in list(self._running)
+            for (queue, message), since_ms in context.waits.items()
+        ]
+        return sorted(found, key=lambda wait: -wait[-1])[:MOST_WAITS]
 
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""

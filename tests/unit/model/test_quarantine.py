@@ -14,7 +14,18 @@ from mqworker.model.names import (
     parse_queue_name,
     parse_whole,
 )
-from mqworker.model.quarantine import FORGOTTEN_AFTER_MS, MOST_ENTRIES, BadEntry, Quarantine, entry_of
+from mqworker.model.quarantine import (
+    FORGOTTEN_AFTER_MS,
+    MOST_COUNTED,
+    MOST_ENTRIES,
+    MOST_PLACES,
+    BadEntry,
+    BadPlace,
+    Quarantine,
+    entry_of,
+    merged,
+    place_of,
+)
 from mqworker.model.record import decode_record
 from mqworker.queues.work.keys import TYPE_BY_PART, WorkQueueKeys
 from mqworker.queues.work.snapshots import decode_node
@@ -58,6 +69,55 @@ def test_memory_is_bounded_and_what_is_too_much_is_counted() -> None:
     assert len(facts["entries"]) == MOST_ENTRIES
     assert facts["skipped"] == 10_000
     assert all(len(str(entry)) < 2_000 for entry in facts["entries"])
+    assert [(place["entries"], place["more"]) for place in facts["places"]] == [(10_000, False)]
+
+
+def test_a_flood_in_one_place_hides_no_other_place() -> None:
+    quarantine = Quarantine()
+    for number in range(1_000):
+        quarantine.note("queue name", "mqw:queues", "no name", b"%d" % number)
+
+    for number in range(MOST_PLACES - 1):
+        quarantine.note("consumer", f"mqw:{{q{number}}}:consumers", "no name", b"\xff")
+
+    facts = quarantine.facts()["quarantine"]
+    assert {entry["where"] for entry in facts["entries"]} == {place["where"] for place in facts["places"]}
+    assert len(facts["places"]) == MOST_PLACES
+    assert facts["more_places"] is False
+    quarantine.note("consumer", "one place too many", "no name")
+    assert quarantine.facts()["quarantine"]["more_places"] is True
+
+
+def test_entries_that_differ_behind_what_is_shown_are_two() -> None:
+    quarantine = Quarantine()
+
+    for end in (b"a", b"b", b"a"):
+        quarantine.note("topic", "mqw:topics", "no name", b"x" * 500 + end)
+
+    (place,) = quarantine.facts()["quarantine"]["places"]
+    assert (place["entries"], place["skipped"]) == (2, 3)
+
+
+def test_more_than_can_be_counted_is_said_to_be_more() -> None:
+    clock = ManualClock()
+    quarantine = Quarantine(clock)
+    for number in range(MOST_COUNTED + 1):
+        quarantine.note("queue name", "mqw:queues", "no name", b"%d" % number)
+    quarantine.note("topic", "mqw:topics", "no name", b"\xff")
+
+    places = quarantine.facts()["quarantine"]["places"]
+
+    assert [(place["entries"], place["more"]) for place in places] == [(MOST_COUNTED, True), (1, False)]
+    clock.advance(ms=FORGOTTEN_AFTER_MS + 1)
+    assert quarantine.facts() == {}
+
+
+def test_what_several_processes_skip_in_one_place_is_counted_once() -> None:
+    few, many = BadPlace("topic", "mqw:topics", 2, 9), BadPlace("topic", "mqw:topics", 3, 5, is_more=True)
+
+    assert merged([few, many]) == [BadPlace("topic", "mqw:topics", 3, 9, is_more=True)]
+    assert place_of(few.as_fields()) == few
+    assert place_of({**few.as_fields(), "entries": "two"}) is None
 
 
 def test_an_entry_survives_its_way_through_a_snapshot() -> None:

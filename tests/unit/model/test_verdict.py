@@ -16,6 +16,7 @@ from mqworker.model.view import (
     ServerView,
     SystemView,
 )
+from mqworker.model.waits import WaitView
 
 Fact: TypeAlias = Any
 """A field of ChildView: its type depends on which."""
@@ -161,6 +162,7 @@ def test_all_reasons_are_told_those_of_the_server_first() -> None:
 
 
 STILL = Throughput(in_per_s=0.0, out_per_s=0.0, buried=0, span_ms=10_000)
+MOVING = replace(STILL, out_per_s=3.0)
 WAITING = replace(MAIL, ready=87_210, oldest_ms=25_000, throughput=STILL)
 
 
@@ -236,3 +238,28 @@ def test_a_cluster_of_which_a_part_is_away_is_degraded_and_not_down() -> None:
     )
 
     assert judge(view).text == "degraded: a part of the cluster is away"
+
+
+@pytest.mark.parametrize(
+    ("state", "queue", "words"),
+    [
+        ("ready", replace(MAIL, throughput=STILL), "which nobody runs"),
+        ("ready", replace(MAIL, throughput=STILL, is_paused=True), "and the queue is paused"),
+        ("further", replace(MAIL, throughput=STILL), "which nobody runs"),
+        ("ready", replace(MAIL, throughput=MOVING), None),
+        ("delayed", MAIL, None),
+        ("delayed", replace(MAIL, parked=(ParkedView("send", 1, is_unknown=True),)), "which is put off"),
+        ("absent", replace(MAIL, throughput=STILL), None),
+    ],
+)
+def test_a_task_that_waits_for_what_cannot_run_is_named(
+    state: str, queue: QueueView, words: str | None
+) -> None:
+    wait = WaitView("web-1", "worker:0", "parent", "id-1", "mail", "id-2", 7_000, state)
+
+    reasons = judge(replace(a_view(queue), long_waits=(wait,))).reasons
+
+    found = [
+        reason for reason in reasons if reason.startswith("parent id-1 on worker:0 of node web-1 waits 7 s")
+    ]
+    assert [words in reason for reason in found] == ([] if words is None else [True])

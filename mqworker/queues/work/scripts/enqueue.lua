@@ -86,5 +86,6 @@ else
   end
 end
 redis.call('HSET', meta, lane, called, 'enqueued', passed)
-if length == 0 then redis.call('SPUBLISH', meta, 'ready') end
+-- An offer beside messages: whoever put them there woke nobody (parts/place.lua, is_overlooked).
+if length == 0 or (offer and offer ~= '') then redis.call('SPUBLISH', meta, 'ready') end
 return {}

@@ -26,8 +26,8 @@ local noted = redis.call('HGET', progress, part) or ''
 if noted ~= before then return noted end
 
 local total = #ARGV - first_message + 1
-local known = redis.call('HMGET', meta, 'limit', 'holes', 'events_kept')
-local limit, holes = known[1], known[2] or 0
+local known = redis.call('HMGET', meta, 'limit', 'holes', 'events_kept', 'offer')
+local limit, holes, offer = known[1], known[2] or 0, known[4]
 kept = known[3] or kept -- an archiver wants more kept than the cap would
 
 local length = redis.call('LLEN', ready)
@@ -46,5 +46,6 @@ call_many('RPUSH', ready, records)
 redis.call('HINCRBY', meta, 'enqueued', total)
 redis.call('HSET', progress, part, after)
 redis.call('PEXPIRE', progress, progress_ms)
-if length == 0 then redis.call('SPUBLISH', meta, 'ready') end
+-- An offer beside messages: whoever put them there woke nobody (parts/place.lua, is_overlooked).
+if length == 0 or (offer and offer ~= '') then redis.call('SPUBLISH', meta, 'ready') end
 return after

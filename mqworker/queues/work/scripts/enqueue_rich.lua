@@ -33,7 +33,7 @@ if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
 
 local total = (#ARGV - first_message + 1) / stride
-local was_idle = is_idle()
+local was_idle = is_idle() or is_overlooked()
 redis.call('HLEN', guards) -- foreign types show themselves before the first write
 redis.call('ZCARD', deadlines)
 redis.call('HLEN', parcels)

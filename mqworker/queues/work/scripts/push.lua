@@ -37,7 +37,7 @@ end
 
 local model = redis.call('HGET', meta, 'model')
 if model then return redis.error_reply('MQW_MODEL ' .. model) end
-local was_idle, count = is_idle(), #ARGV - first_element + 1
+local was_idle, count = is_idle() or is_overlooked(), #ARGV - first_element + 1
 local refusal = refusal_when_full(count)
 if refusal then
   remember_reply(lane, number, as_refused(refusal))

@@ -42,6 +42,7 @@ from mqworker.model.clock import SystemClock
 from mqworker.model.envelope import encode_call
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
+from mqworker.model.quarantine import Quarantine
 from mqworker.model.record import plain_record_tail
 from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
 from mqworker.settings import Settings
@@ -77,7 +78,7 @@ class Peers:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=clock),
             readiness(app, Settings()),
             slots=RunSlots(path),
-            early_start=EarlyStart(0, Tickets(path), _no_store, get_logger()),
+            early_start=EarlyStart(0, Tickets(path), _no_store, get_logger(), Quarantine()),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),

@@ -34,6 +34,7 @@ from mqworker.model.clock import ManualClock
 from mqworker.model.envelope import encode_call
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
+from mqworker.model.quarantine import Quarantine
 from mqworker.model.record import plain_record_tail
 from mqworker.queues.work.calls import WorkQueueCalls, WorkQueueOptions
 from mqworker.settings import Settings
@@ -63,7 +64,7 @@ class Stage:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=self.clock),
             readiness(app, Settings()),
             slots=self.slots,
-            early_start=EarlyStart(0, self.tickets, self._open_store, get_logger()),
+            early_start=EarlyStart(0, self.tickets, self._open_store, get_logger(), Quarantine()),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),

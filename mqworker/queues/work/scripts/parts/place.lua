@@ -12,6 +12,12 @@ local function is_idle()
   return plain_count + urgent_count == 0
 end
 
+-- An offer stands only while nothing waits (claim.lua). One that stands beside messages: somebody put them there
+-- who wakes nobody, and whoever is idle would not hear of them, or of what is put behind them, before the next poll.
+local function is_overlooked()
+  return (redis.call('HGET', meta, 'offer') or '') ~= ''
+end
+
 -- Priority first (9 before 1), then order of arrival. Both fit a double exactly: 9 * 1e14 + sequence < 2^53.
 local function urgent_score(priority, sequence)
   return digits((9 - priority) * 1e14 + sequence)

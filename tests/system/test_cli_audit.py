@@ -1,0 +1,143 @@
+"""`mqworker audit`: every command that changes something is in it, whether it worked or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from mqworker.cli.main import mqworker
+from mqworker.model.names import ConsumerName
+from mqworker.model.settlement import Bury
+from tests.support.command_line import CommandLine
+from tests.support.messages import a_message
+from tests.support.real_server import RealServer
+
+CHANGING: dict[str, tuple[str, ...]] = {
+    "queue pause": ("mail",),
+    "queue resume": ("mail",),
+    "queue limit": ("mail", "500"),
+    "queue purge": ("mail", "--yes"),
+    "job cancel": ("waits", "-q", "mail"),
+    "job retry": ("died", "-q", "mail"),
+    "dead retry": ("died", "-q", "mail"),
+    "dead drop": ("died", "-q", "mail", "--yes"),
+    "dead purge": ("-q", "mail", "--yes"),
+    "rsmq queue create": ("-n", "line"),
+    "rsmq queue delete": ("-n", "old"),
+    "rsmq message delete": ("-n", "old", "-i", "<id>"),
+    "rsmq message visibility": ("-n", "old", "-i", "<id>", "-t", "5"),
+    "pipeline release": ("mail",),
+    "functions install": (),
+    "functions remove": (),
+    "doctor": ("--remove-quarantined", "--yes"),
+}
+WORKING = {
+    *("rsmq message send", "rsmq message receive", "rsmq message pop"),
+    *("pipeline enqueue", "pipeline replay"),
+}
+"""These are what producers and consumers do all day, and no operation on a system."""
+LOOKING = {
+    *("queue list", "queue show", "job list", "job show", "job explain", "dead list", "dead show"),
+    *("dead causes", "status", "health", "audit", "completion", "functions list", "rsmq queue list"),
+    *("rsmq queue describe", "pipeline report", "pipeline verify", "pipeline archive", "pipeline compact"),
+}
+RUNNING = {"run", "serve", "redis", "web", "new"}
+"""They start something, or write files; on the server they change nothing by themselves."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RealServer]:
+    with RealServer() as running:
+        yield running
+
+
+@pytest.fixture
+def line(server: RealServer) -> CommandLine:
+    with server.client() as client:
+        client.flushall()
+        client.sadd("mqw:queues", b"\xff")
+    typed = CommandLine(server)
+    queue = typed.queue("mail")
+    queue.enqueue(a_message(id="died"))
+    (delivery,) = queue.claim(1, consumer=ConsumerName("node"))
+    queue.settle(Bury(delivery, "poison"), consumer=ConsumerName("node"))
+    queue.enqueue(a_message(id="waits"))
+    typed.type("rsmq", "queue", "create", "-n", "old")
+    return typed
+
+
+# Any: what JSON holds.
+def deeds(line: CommandLine) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(line.type("audit", "--json").output)["deeds"]
+    return found
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The whole of each command line without its arguments."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from leaves(found, (*path, name))
+    else:
+        yield " ".join(path)
+
+
+def test_of_every_command_it_is_known_whether_it_changes_something() -> None:
+    assert set(leaves(mqworker)) == {*CHANGING, *WORKING, *LOOKING, *RUNNING}
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_what_a_command_changes_is_in_the_audit(line: CommandLine, command: str) -> None:
+    message = line.type("rsmq", "message", "send", "-n", "old", "-m", "hello").output.strip()
+    words = [message if word == "<id>" else word for word in CHANGING[command]]
+    before = len(deeds(line))
+
+    done = line.type(*command.split(), *words)
+
+    assert done.exit_code == 0, done.output
+    newest, *others = deeds(line)
+    assert len(others) == before
+    assert newest["outcome"].split(";")[0] in " ".join(done.output.split())
+    assert newest["command"].startswith(f"mqworker {command}")
+    assert "(command line)" in newest["who"]
+    if "mail" in words:
+        assert newest["queue"] == "mail"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("job", "cancel", "died", "-q", "mail"), ("rsmq", "queue", "delete", "-n", "none")],
+    ids=" ".join,
+)
+def test_what_failed_is_in_the_audit_too(line: CommandLine, words: tuple[str, ...]) -> None:
+    refused = line.type(*words)
+
+    assert refused.exit_code == 1
+    assert deeds(line)[0]["outcome"].startswith("failed: ")
+    assert deeds(line)[0]["count"] == 0
+
+
+def test_what_was_not_confirmed_is_not_in_the_audit(line: CommandLine) -> None:
+    before = deeds(line)
+
+    line.type("queue", "purge", "mail", answer="n\n")
+
+    assert deeds(line) == before
+
+
+def test_what_cannot_be_written_down_is_done_and_said(line: CommandLine) -> None:
+    with line.server.client() as client:
+        client.delete("mqw:audit")
+        client.set("mqw:audit", "of another type")
+
+    done = line.type("queue", "pause", "mail")
+
+    assert done.exit_code == 0
+    assert line.queue("mail").counts().is_paused
+    assert "could not be written to the audit" in done.output
