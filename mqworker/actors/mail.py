@@ -150,6 +150,13 @@ class DeliveriesFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsCounted:
+    """worker → dispatcher, once a second while it runs something: figures of its tasks (model/figures.py)."""
+
+    figures: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveriesReturned:
     """worker → dispatcher: not begun, give them to somebody else."""
 
@@ -311,6 +318,7 @@ Mail = (
     | QueuesWoken
     | PeerAttached
     | PeerLost
+    | RunsCounted
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__
