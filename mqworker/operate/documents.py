@@ -9,10 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from mqworker.model.strike import Strike
 from mqworker.operate.actions import Preview
 from mqworker.operate.audit import NotedDeed
 from mqworker.operate.body import masked_arguments
+from mqworker.operate.bulk import BulkPreview
 from mqworker.operate.causes import Causes
+from mqworker.operate.figures import Statistics
 from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
 from mqworker.operate.search import SearchSlice
@@ -56,6 +59,7 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "priority": delivery.priority if delivery else None,
         "deadline_at_ms": delivery.deadline_at_ms if delivery else None,
         "body_bytes": len(delivery.body) if delivery else None,
+        "tags": list(job.tags),
         "arguments": masked_arguments(delivery) if delivery and has_arguments else None,
         "error": None if letter is None else masked_text(f"{letter.error}: {letter.error_message}"),
         "traceback": None if letter is None else masked_text(letter.traceback),
@@ -79,6 +83,34 @@ def search_document(found: SearchSlice) -> Document:
 def causes_document(causes: Causes) -> Document:
     """Dead letters by cause."""
     return asdict(causes)
+
+
+def bulk_document(found: BulkPreview) -> Document:
+    """What a bulk would do."""
+    bulk = found.bulk
+    return {
+        "action": bulk.action,
+        "words": bulk.words,
+        "rate": bulk.rate,
+        "before_ms": bulk.before_ms,
+        "count": found.count,
+        "looked_at": found.looked_at,
+        "complete": found.is_complete,
+        "effect": found.effect,
+        "command": bulk.command,
+        "destructive": bulk.kind.is_destructive,
+        "samples": [job.id for job in found.samples],
+    }
+
+
+def strikes_document(strikes: Iterable[Strike]) -> Document:
+    """The strikes that are in force."""
+    return {"strikes": [strike.as_fields() for strike in strikes]}
+
+
+def statistics_document(found: Statistics) -> Document:
+    """Figures by task. Times are p50, p95, p99 and the longest; null where nothing is known."""
+    return asdict(found)
 
 
 def preview_document(preview: Preview) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqworker.model.view import QueueView
+from mqworker.operate.job_filter import tags_in
 from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
 from mqworker.operate.site import Site
 from mqworker.operate.wording import moment
@@ -58,6 +59,14 @@ class JobView:
         if self.trace.delivery is not None:
             return str(self.trace.delivery.task)
         return next((str(past.facts["task"]) for past in self.trace.past if "task" in past.facts), "?")
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """From its body, or from what the events tell."""
+        if self.trace.delivery is not None:
+            return tags_in(self.trace.delivery.body)
+        told: object = next((past.facts["tags"] for past in self.trace.past if "tags" in past.facts), [])
+        return tuple(map(str, told)) if isinstance(told, list) else ()
 
     @property
     def plain_reasons(self) -> list[str]:

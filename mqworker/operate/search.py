@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
@@ -17,7 +17,7 @@ from mqworker.model.dead_letter import decode_grave
 from mqworker.model.event import decode_block
 from mqworker.model.names import ConsumerName, MessageId, shown
 from mqworker.model.record import decode_record
-from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits
+from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits, tags_in
 from mqworker.operate.site import Site
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command
@@ -42,6 +42,9 @@ class FoundJob:
     error: str = ""
     at_ms: int | None = None
     """When it is due, was buried, or ended."""
+    tags: tuple[str, ...] = ()
+    place: int = 0
+    """How many lay before it, in the order in which its state is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,11 @@ def search(
     for position in range(at, len(places)):
         name, state = places[position]
         queue = queues.get(name) or site.open_queue(name)
-        for job, candidate, offset_after in _lying(queue, state, offset):
+        for job, candidate, offset_after in lying(queue, state, offset):
             looked_at += 1
             if job is not None and fits(wanted, candidate, now_ms):
-                jobs.append(job)
+                tags = tags_in(candidate.body) if candidate.tags is None else candidate.tags
+                jobs.append(replace(job, tags=tags, place=offset_after - 1))
             if len(jobs) >= most or looked_at >= budget:
                 return SearchSlice(tuple(jobs), looked_at, f"{position}:{offset_after}")
         offset = 0
@@ -93,12 +97,14 @@ def _position(places: Sequence[tuple[str, str]], cursor: str | None) -> tuple[in
     return int(place), int(offset)
 
 
+# Shared with bulk.py: whoever acts on what is found goes through the places in the same way.
 Lying = tuple[FoundJob | None, Candidate, int]
 """What lies at a place, None for a hole, foreign bytes or another kind of event; and the place behind it."""
 _NOTHING = Candidate("", "", None)
 
 
-def _lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
+def lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
+    """What lies in one state of one queue, from a place on."""
     match state:
         case "ready":
             yield from _ready(queue, offset)
@@ -205,7 +211,9 @@ def _as_ended(queue: WorkQueue, state: str, event: dict[str, Any], at_ms: int) -
     since, attempt = event.get("enqueued_at"), event.get("attempt", 1)
     enqueued_at_ms = since if isinstance(since, int) else None
     job = FoundJob(id_, queue.name, state, task, enqueued_at_ms, int(attempt), at_ms=at_ms)
-    return job, Candidate(id_, task, enqueued_at_ms)
+    tags = event.get("tags")
+    known = tuple(map(str, tags)) if isinstance(tags, list) else ()
+    return job, Candidate(id_, task, enqueued_at_ms, tags=known)
 
 
 def _events(fields: dict[bytes, bytes]) -> list[dict[str, Any]]:

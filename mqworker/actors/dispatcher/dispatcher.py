@@ -4,7 +4,7 @@ Owns:     the credit of each worker and the deliveries in flight.
 Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, RunsCounted, WorkerLeaving
           (worker); WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
 Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
-          DeliveryBuried, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
+          DeliveryBuried, StrikesSet, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
 One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
@@ -17,6 +17,7 @@ which order things happen; what is decided stands beside it:
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
   figures.py         what workers counted, kept for people
+  strikes.py         calls that are not to be run
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from mqworker.actors.dispatcher.lost_workers import (
 )
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
+from mqworker.actors.dispatcher.strikes import StrikeWatch
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -105,6 +107,7 @@ class Dispatcher:
         log: Logger,
         predecessor: Predecessor | None = None,
         figures: FiguresBook | None = None,
+        strikes: StrikeWatch | None = None,
     ) -> None:
         self._queues = queues
         self._foreign_queues = foreign_queues
@@ -145,6 +148,7 @@ class Dispatcher:
             is_successor=predecessor.has_been,
         )
         self._figures = figures
+        self._strikes = strikes
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._drain_until_ms: int | None = None
@@ -195,6 +199,7 @@ class Dispatcher:
         """
         self._turned_at_ms = now_ms
         self._hear(now_ms)
+        yield from self._tell_strikes(now_ms)
         yield from self._hand_out_what_waits(now_ms)
         yield from self._settle_for_the_lost(now_ms)
         yield from self._adoption.turn(now_ms)
@@ -287,6 +292,12 @@ class Dispatcher:
             release_all(queue, [waiting])  # the queue knows that it was cancelled
         self._to_stop += posts_to_stop(stop, self._workers, self._slots)
 
+    def _tell_strikes(self, now_ms: int) -> list[Post]:
+        """Before anything is claimed or handed out: what is struck must not begin."""
+        if self._strikes is None or not self._strikes.has_changed(now_ms):
+            return []
+        return self._strikes.told_to([worker.name for worker in self._workers])
+
     # Settle and claim
 
     def _settle_and_claim(self, now_ms: int) -> None:
@@ -371,11 +382,13 @@ class Dispatcher:
         self._choose_channels()
         self._adoption.note_heard(sender)
         worker.is_heard = True
+        # It may be the worker of a dispatcher before this one, and know strikes that are no more.
+        strikes = [] if self._strikes is None else self._strikes.told_to([sender])
         if mail.held:
-            return self._adoption.welcome(worker, read_held(mail.held))
+            return [*strikes, *self._adoption.welcome(worker, read_held(mail.held))]
         self._workers.open(worker)
         self._give_back.look_for_parked(self._queues)
-        return [Post(sender, StandReady(self._early_starts.channels(sender, self._queues)))]
+        return [*strikes, Post(sender, StandReady(self._early_starts.channels(sender, self._queues)))]
 
     # Look after workers
 
@@ -461,6 +474,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         figures=FiguresBook(
             start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
         ),
+        strikes=StrikeWatch(store, start.settings.namespace),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()
