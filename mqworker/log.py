@@ -68,11 +68,26 @@ class Logger:
     def _log(self, level: LogLevel, event: str, facts: dict[str, object]) -> None:
         if RANK_BY_LEVEL[level] >= _active.lowest_rank:
             _active.write(level, event, {**self._bound, **facts})
+            _tell(level, event, {**self._bound, **facts})
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:
     """Send the lines of this process from `level` upwards to `stream`, by default stderr."""
     _active.direct(level, log_format, stream)
+
+
+Observer = Callable[[str, object, Mapping[str, object]], None]
+"""Level, event and facts of a line."""
+
+
+def observe_log(observer: Observer | None) -> None:
+    """Let somebody hear of each line that this process writes; it must neither raise nor wait."""
+    _active.observer = observer
+
+
+def _tell(level: str, event: object, facts: Mapping[str, object]) -> None:
+    if _active.observer is not None:
+        _active.observer(level, event, facts)
 
 
 def capture_standard_logging(*processors: Processor, **bound: object) -> None:
@@ -114,6 +129,7 @@ def _standard_formatter(processors: Sequence[Processor], bound: Mapping[str, obj
 def _as_line(bound: Mapping[str, object]) -> Callable[[Any, str, MutableMapping[str, Any]], str]:
     def render(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> str:  # noqa: ANN401
         level, event = str(facts.pop("level", "info")), facts.pop("event", "")
+        _tell(level, event, facts)
         return _active.line(level, event, {**bound, **facts})
 
     return render
@@ -127,9 +143,10 @@ def get_logger(**bound: object) -> Logger:
 class _Output:
     """Where lines go and how they look. Until configured: warnings and errors, to stderr."""
 
-    __slots__ = ("_format", "_stream", "lowest_rank")
+    __slots__ = ("_format", "_stream", "lowest_rank", "observer")
 
     def __init__(self) -> None:
+        self.observer: Observer | None = None
         self.direct("warning", "auto", None)
 
     def direct(self, level: LogLevel, log_format: LogFormat, stream: TextIO | None) -> None:

@@ -39,7 +39,9 @@ def bulk_command(
     is_json: bool,
     redis_url: str | None,
 ) -> None:
-    """Retry or drop dead letters, or cancel jobs: all that fit the WORDs of `mqworker job list`.
+    """Retry, drop or cancel all jobs that fit a search, throttled.
+
+    The WORDs are those of `mqworker job list`; retry and drop mean dead letters.
 
     It counts, asks, and begins. Given again after it was interrupted, with the --before that the audit shows,
     it does what is left and nothing twice.

@@ -37,9 +37,9 @@ _COLUMNS = (
 def stats_command(
     last: str, *, queue: str | None, task: str | None, is_json: bool, redis_url: str | None
 ) -> None:
-    """Show throughput, failures, wait and run by task, the busiest first.
+    """Show throughput, failures, wait and run by task, up to a day.
 
-    Times are right within an eighth, about; waits are those of first attempts. Nodes write every ten seconds.
+    The busiest first. Times are right within an eighth, about; waits are those of first attempts. Nodes write every ten seconds.
     """
     last_ms = duration_ms("--last", last)
     with Target(redis_url).open() as site:

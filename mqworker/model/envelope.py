@@ -162,6 +162,8 @@ def _with_options(args: list[Any], kwargs: dict[str, Any], options: object) -> E
     unknown = options.keys() - {_HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS}
     if unknown:
         raise InvalidMessage(f"unknown options of a call: {shown(sorted(map(str, unknown)))}")
+    if type(options.get(_TAGS, [])) is not list:
+        raise InvalidMessage("the tags of a call are no list")
     try:
         checked = CallOptions(
             options.get(_HEADERS, {}),

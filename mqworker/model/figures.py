@@ -171,7 +171,8 @@ class Figures:
     def add(self, plain: Iterable[Plain]) -> None:
         """Count what `take` or `snapshot` of another gave."""
         for queue, task, *numbers in plain:
-            self._of((queue, task)).add(task_figures_of(numbers))
+            counted = task_figures_of(numbers)  # first: it raises where somebody else wrote it
+            self._of((queue, task)).add(counted)
 
     def take(self) -> list[Plain]:
         """What was noted since the last time, as queue, task and numbers."""
@@ -197,6 +198,8 @@ class Figures:
 def task_figures_of(numbers: Sequence[Any]) -> TaskFigures:
     """The figures again; raises ValueError or TypeError where somebody else wrote them."""
     waits, runs = numbers[_NUMBERS:]
+    if not all(type(number) in (int, float) for number in numbers[:_NUMBERS]):
+        raise ValueError("figures are numbers")
     figures = TaskFigures(*numbers[:_NUMBERS])
     figures.waits, figures.runs = _pairs(waits), _pairs(runs)
     return figures

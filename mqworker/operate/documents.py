@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.strike import Strike
 from mqworker.operate.actions import Preview
 from mqworker.operate.audit import NotedDeed
@@ -65,6 +66,10 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "traceback": None if letter is None else masked_text(letter.traceback),
         "buried_at_ms": None if letter is None else letter.buried_at_ms,
         "attempts": [asdict(each) for each in job.attempts],
+        "progress": None
+        if job.progress is None
+        else {"done": job.progress.done, "total": job.progress.total},
+        "log": [asdict(line) for line in job.log] if has_arguments else None,
         "events": [
             {"at_ms": past.at_ms, "event": past.event, **_plain_facts(past.facts)} for past in found.past
         ],
@@ -77,6 +82,21 @@ def search_document(found: SearchSlice) -> Document:
         "jobs": [{**asdict(job), "error": masked_text(job.error)} for job in found.jobs],
         "looked_at": found.looked_at,
         "cursor": found.cursor,
+    }
+
+
+def letter_document(queue: str, letter: DeadLetter) -> Document:
+    """One dead letter, without its arguments and its traceback."""
+    message = letter.message
+    return {
+        "id": letter.id,
+        "queue": queue,
+        "task": str(message.task) if message else None,
+        "buried_at_ms": letter.buried_at_ms,
+        "enqueued_at_ms": message.enqueued_at_ms if message else None,
+        "reason": letter.reason,
+        "error": masked_text(letter.error),
+        "error_message": masked_text(letter.error_message),
     }
 
 

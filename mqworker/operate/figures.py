@@ -1,4 +1,4 @@
-"""Figures by task over the last minutes to a day, from what dispatchers kept: runs, failures, wait and run."""
+"""Figures by task over the last minutes to a day, from what dispatchers kept: runs, failures, waits."""
 
 from __future__ import annotations
 

@@ -10,7 +10,11 @@ from mqworker.operate.reasons import marked_reasons, split_at_instants, with_ins
 from mqworker.operate.site import Site
 from mqworker.operate.wording import moment
 from mqworker.queues.work.snapshots import read_system
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
+from mqworker.tasks.job_steps import JobSteps
+from mqworker.tasks.running.job_log import LogLine, read_log
+from mqworker.tasks.running.progress import Progress
 
 ROUTE = ("enqueued", "delayed", "limited", "ready", "held", "settled")
 _ENDS = {"succeeded", "cancelled", "expired", "buried", "purged"}
@@ -52,6 +56,9 @@ class JobView:
     marked: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     """The first one first."""
+    log: tuple[LogLine, ...] = ()
+    """What its task logged last, the oldest first."""
+    progress: Progress | None = None
 
     @property
     def task(self) -> str:
@@ -62,11 +69,8 @@ class JobView:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """From its body, or from what the events tell."""
-        if self.trace.delivery is not None:
-            return tags_in(self.trace.delivery.body)
-        told: object = next((past.facts["tags"] for past in self.trace.past if "tags" in past.facts), [])
-        return tuple(map(str, told)) if isinstance(told, list) else ()
+        """Words to find it by."""
+        return tags_of(self.trace)
 
     @property
     def plain_reasons(self) -> list[str]:
@@ -108,13 +112,26 @@ class JobView:
 
 def read_job(site: Site, message: str, queue: str | None) -> JobView:
     """Find a job and all that is known of it; raises what tells what may have become of it."""
-    _, found = site.find(message, queue)
+    work, found = site.find(message, queue)
     view = read_system(site.store, site.settings.namespace)
     unknown = QueueView(found.queue)
     queue_view = next((each for each in view.queues if each.name == found.queue), unknown)
     return JobView(
-        found, view.at_ms, tuple(marked_reasons(found, queue_view, view)), tuple(attempts_of(found))
+        found,
+        view.at_ms,
+        tuple(marked_reasons(found, queue_view, view)),
+        tuple(attempts_of(found)),
+        tuple(read_log(work, found.id)),
+        site.store.follow(JobSteps(WorkQueueSteps(work.calls, site.settings.namespace)).progress(found.id)),
     )
+
+
+def tags_of(found: Trace) -> tuple[str, ...]:
+    """From its body, or from what the events tell."""
+    if found.delivery is not None:
+        return tags_in(found.delivery.body)
+    told: object = next((past.facts["tags"] for past in found.past if "tags" in past.facts), [])
+    return tuple(map(str, told)) if isinstance(told, list) else ()
 
 
 def attempts_of(found: Trace) -> list[Attempt]:

@@ -43,7 +43,7 @@ def add_strike(
         raise MqworkerError(f"there are {len(known)} strikes already; remove one first")
     key = strikes_key(site.settings.namespace)
     site.store.read([("HSET", key, strike.id, json.dumps(strike.as_fields()))], key)
-    _forget_over(site, known)
+    _forget_over(site)
     note(
         site,
         Deed(who, "strike", "", strike.told, 1, f"strike {strike.id} is in force", _command(strike, until)),
@@ -63,11 +63,11 @@ def remove_strike(site: Site, who: str, id_: str) -> Strike:
     return found
 
 
-def _forget_over(site: Site, known: Sequence[Strike]) -> None:
+def _forget_over(site: Site) -> None:
     """Those whose time is over are taken away when the next one comes."""
     key = strikes_key(site.settings.namespace)
     ids: RawReply = site.store.read([("HKEYS", key)], key)[0]
-    living = {strike.id for strike in (*known, *read_strikes(site))}
+    living = {strike.id for strike in read_strikes(site)}
     over = [each for each in ids if each.decode(errors="replace") not in living]
     if over:
         site.store.read([("HDEL", key, *over)], key)

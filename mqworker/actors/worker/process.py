@@ -21,7 +21,7 @@ from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.report import Report
 from mqworker.actors.worker.worker import Worker
-from mqworker.log import capture_standard_logging
+from mqworker.log import capture_standard_logging, observe_log
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
 from mqworker.queues.catalogue import as_plain
@@ -34,6 +34,7 @@ from mqworker.tasks.events.subscription import register_subscriptions
 from mqworker.tasks.loading import load_app
 from mqworker.tasks.model_marks import publish_models
 from mqworker.tasks.options import AS_SET
+from mqworker.tasks.running.job_log import JobLogs
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
@@ -45,6 +46,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
     capture_standard_logging(name_task, worker=start.name)
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
+    if settings.job_log_lines:
+        logs = JobLogs(lambda queue: app.connections.beside(queue_name(queue)), clock, settings.job_log_lines)
+        observe_log(logs.note)
     index = int(start.name.partition(":")[2])
     worker = Worker(
         start.name,
