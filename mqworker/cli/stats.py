@@ -20,11 +20,9 @@ _COLUMNS = (
     Column("runs"),
     Column("per s"),
     Column("failed"),
-    Column("wait p50"),
-    Column("p95"),
+    Column("wait p95"),
     Column("run p50"),
-    Column("p95"),
-    Column("p99"),
+    Column("run p95"),
 )
 
 
@@ -39,7 +37,8 @@ def stats_command(
 ) -> None:
     """Show throughput, failures, wait and run by task, up to a day.
 
-    The busiest first. Times are right within an eighth, about; waits are those of first attempts. Nodes write every ten seconds.
+    The busiest first. Times are right within an eighth, about; waits are those of first attempts. Nodes write
+    every ten seconds.
     """
     last_ms = duration_ms("--last", last)
     with Target(redis_url).open() as site:
@@ -57,6 +56,6 @@ def _lines(found: Statistics) -> list[str]:
 
 def _row(row: TaskRow) -> list[Cell | str]:
     failed = Cell(short_count(row.failed), color="red") if row.failed else Cell("0", is_dim=True)
-    times = [*row.wait_ms[:2], *row.run_ms[:3]]
+    times = [row.wait_ms[1], *row.run_ms[:2]]
     head: list[Cell | str] = [safe(row.task), safe(row.queue), short_count(row.runs), rate(row.per_s), failed]
     return [*head, *map(precise_duration, times)]
