@@ -41,6 +41,8 @@ _ANY = re.compile(
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
+ID_AT = 25
+"""Where the id begins, from 0."""
 _GUARD_AT, _EXTRAS_AT = 14, 15
 _PERMIT = re.compile(rb"([0-9]{1,9});")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -134,7 +136,7 @@ def _losses(letter: bytes) -> int:
 
 def id_of(record: bytes) -> bytes:
     """The message's id in a record, without reading the rest of it."""
-    return record[25:].partition(b" ")[0]
+    return record[ID_AT:].partition(b" ")[0]
 
 
 def task_of(record: bytes) -> bytes:

@@ -31,7 +31,7 @@ MOST_PREVIEWED = 200_000
 HIGHEST_RATE = 10_000
 _STEP = 100
 """Jobs in one round trip."""
-_MARGIN = 250
+_MARGIN = 50
 """So far a message may have moved in its line since it was seen, either way."""
 _MOST_PASSES = 1_000
 """Taking out what was seen moves what was not: half of it is passed over, and found by the next pass."""
@@ -191,7 +191,7 @@ def _look_through(site: Site, wanted: JobFilter, bulk: Bulk) -> Iterator[FoundJo
     """Everything in these states, None for what does not fit."""
     now_ms = site.now_ms()
     for queue, state in _places(site, wanted):
-        for job, candidate, offset in lying(queue, state, 0):
+        for job, candidate, offset in lying(queue, state, 0, wanted):
             is_meant = job is not None and _was_there(job, bulk) and fits(wanted, candidate, now_ms)
             yield replace(job, place=offset - 1) if job is not None and is_meant else None
 
@@ -224,7 +224,7 @@ def _steps(
     """One place after another, a few jobs at a time. Each page is read when it is its turn."""
     now_ms, size = site.now_ms(), min(_STEP, bulk.rate or _STEP)
     step: list[FoundJob] = []
-    for job, candidate, offset in lying(queue, state, 0):
+    for job, candidate, offset in lying(queue, state, 0, wanted):
         if job is not None and _was_there(job, bulk) and fits(wanted, candidate, now_ms):
             step.append(replace(job, place=offset - 1))
         if len(step) == size:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.envelope import decode_call
 from mqworker.model.names import shown
+from mqworker.model.record import ID_AT
 from mqworker.model.strike import value_at
 
 LIVING = ("ready", "delayed", "leased", "dead")
@@ -21,6 +23,7 @@ ENDED = ("succeeded", "cancelled", "expired")
 STATES = (*LIVING, *ENDED)
 _SAME = {"running": "leased", "held": "leased", "waiting": "ready", "done": "succeeded"}
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NO_WORDS = {"true", "false", "none", "nan", "inf"}
 _KEYS = "state, queue, task, id, error, age, tag and args.<name>"
 
 
@@ -70,6 +73,20 @@ def parse_filter(text: str) -> JobFilter:
         key, colon, value = word.partition(":")
         found = _with(found, key, value) if colon and value else replace(found, words=(*found.words, word))
     return found
+
+
+def may_fit(wanted: JobFilter, record: bytes) -> bool:
+    """Whether a stored message may be one of those, seen without decoding it: most are not."""
+    if wanted.id_prefix and not record.startswith(wanted.id_prefix.encode(), ID_AT):
+        return False
+    return all(text in record for text in _bytes_in(wanted))
+
+
+@lru_cache(maxsize=64)
+def _bytes_in(wanted: JobFilter) -> tuple[bytes, ...]:
+    """What must stand in the bytes of each that fits. Of arguments only words: numbers are packed."""
+    words = [text for _, text in wanted.arguments if text.isalpha() and text.lower() not in _NO_WORDS]
+    return tuple(text.encode() for text in (*wanted.tags, *words))
 
 
 def fits(wanted: JobFilter, job: Candidate, now_ms: int) -> bool:

@@ -17,7 +17,7 @@ from mqworker.model.dead_letter import decode_grave
 from mqworker.model.event import decode_block
 from mqworker.model.names import ConsumerName, MessageId, shown
 from mqworker.model.record import decode_record
-from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits, tags_in
+from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits, may_fit, tags_in
 from mqworker.operate.site import Site
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command
@@ -77,7 +77,7 @@ def search(
     for position in range(at, len(places)):
         name, state = places[position]
         queue = queues.get(name) or site.open_queue(name)
-        for job, candidate, offset_after in lying(queue, state, offset):
+        for job, candidate, offset_after in lying(queue, state, offset, wanted):
             looked_at += 1
             if job is not None and fits(wanted, candidate, now_ms):
                 tags = tags_in(candidate.body) if candidate.tags is None else candidate.tags
@@ -103,13 +103,13 @@ Lying = tuple[FoundJob | None, Candidate, int]
 _NOTHING = Candidate("", "", None)
 
 
-def lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
-    """What lies in one state of one queue, from a place on."""
+def lying(queue: WorkQueue, state: str, offset: int, wanted: JobFilter) -> Iterator[Lying]:
+    """What lies in one state of one queue, from a place on; None also for what surely does not fit."""
     match state:
         case "ready":
-            yield from _ready(queue, offset)
+            yield from _ready(queue, offset, wanted)
         case "delayed":
-            yield from _delayed(queue, offset)
+            yield from _delayed(queue, offset, wanted)
         case "leased":
             yield from _leased(queue, offset)
         case "dead":
@@ -118,7 +118,7 @@ def lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
             yield from _ended(queue, state, offset)
 
 
-def _ready(queue: WorkQueue, offset: int) -> Iterator[Lying]:
+def _ready(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
     """Those with a priority first, then the line, as they will be delivered."""
     keys = queue.calls.keys
     while True:
@@ -132,10 +132,13 @@ def _ready(queue: WorkQueue, offset: int) -> Iterator[Lying]:
             return
         for record in records:
             offset += 1
-            yield from _as_job(queue, "ready", record, offset)
+            if may_fit(wanted, record):
+                yield from _as_job(queue, "ready", record, offset)
+            else:
+                yield None, _NOTHING, offset
 
 
-def _delayed(queue: WorkQueue, offset: int) -> Iterator[Lying]:
+def _delayed(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
     keys = queue.calls.keys
     while True:
         order: RawReply = _ask(
@@ -146,7 +149,10 @@ def _delayed(queue: WorkQueue, offset: int) -> Iterator[Lying]:
         records: RawReply = _ask(queue, ("HMGET", keys.named("parcels"), *order[::2]))
         for record, due_at_ms in zip(records, order[1::2], strict=True):
             offset += 1
-            yield from _as_job(queue, "delayed", record or b"", offset, int(float(due_at_ms)))
+            if may_fit(wanted, record or b""):
+                yield from _as_job(queue, "delayed", record or b"", offset, int(float(due_at_ms)))
+            else:
+                yield None, _NOTHING, offset
 
 
 def _leased(queue: WorkQueue, offset: int) -> Iterator[Lying]:
