@@ -63,6 +63,8 @@ class Settings:
     max_message_bytes: Annotated[int, accept.whole(1, 1_048_576)] = 262_144
     max_crashes: Annotated[int, accept.whole(1, 35)] = 3
     max_losses: Annotated[int, accept.whole(1, 25)] = 10
+    # Of what a task logs, so many lines are kept with its job for an hour; 0: none.
+    job_log_lines: Annotated[int, accept.whole(0, 1_000)] = 50
 
     # Topics on the keys of the GOMQ document: what these keys begin with, when a silent peer is dropped, what
     # becomes of what it had not read, when an unread main queue is dropped, and how long a backlog waits for

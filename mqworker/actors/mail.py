@@ -150,6 +150,20 @@ class DeliveriesFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class StrikesSet:
+    """dispatcher → worker: calls that are not to be run (model/strike.py), all of them, each time."""
+
+    strikes: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsCounted:
+    """worker → dispatcher, once a second while it runs something: figures of its tasks (model/figures.py)."""
+
+    figures: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveriesReturned:
     """worker → dispatcher: not begun, give them to somebody else."""
 
@@ -320,6 +334,8 @@ Mail = (
     | QueuesWoken
     | PeerAttached
     | PeerLost
+    | RunsCounted
+    | StrikesSet
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId, message_id
 from mqworker.operate.actions import Request, act
 from mqworker.operate.body import body_lines
+from mqworker.operate.documents import letter_document
+from mqworker.operate.edit import edit_letter, editable
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
 from mqworker.queues.work.queue import WorkQueue
@@ -55,8 +58,9 @@ def dead_command(context: click.Context, redis_url: str | None) -> None:
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many of each queue."
 )
+@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 @click.pass_obj
-def list_some(target: Target, queue: str | None, limit: int) -> None:
+def list_some(target: Target, queue: str | None, limit: int, *, is_json: bool) -> None:
     """List dead letters, the newest first."""
     with target.open() as server:
         now_ms = server.now_ms()
@@ -66,6 +70,10 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
             total += count
             newest = each.letters(max(0, count - limit), limit) if count else []
             letters += [(each.name, letter) for letter in reversed(newest)]
+    if is_json:
+        found = [letter_document(name, letter) for name, letter in letters]
+        click.echo(json.dumps({"letters": found, "total": total}))
+        return
     if not letters:
         click.echo("no dead letters")
         return
@@ -156,6 +164,29 @@ def drop(target: Target, ids: tuple[str, ...], queue: str, cause: str | None, is
     with target.open() as system:
         for id_ in ids:
             click.echo(act(system, Request("drop", queue, id_), who()))
+
+
+@dead_command.command()
+@click.argument("id_", metavar="ID")
+@ONE_QUEUE
+@click.option("--args", default="", metavar="JSON", help="Arguments by position, all of them: '[7]'.")
+@click.option(
+    "--kwargs", default="", metavar="JSON", help="""Arguments by name, all of them: '{"to": "x"}'."""
+)
+@click.option("--retry", "is_retry", is_flag=True, help="Put it back in line afterwards.")
+@click.pass_obj
+def edit(target: Target, id_: str, *, queue: str, args: str, kwargs: str, is_retry: bool) -> None:
+    """Give a dead letter other arguments; without JSON, show those that it has.
+
+    Secrets are shown masked; a mask that comes back unchanged leaves what is stored.
+    """
+    with target.open() as site:
+        if not args and not kwargs:
+            click.echo(json.dumps(editable(site, queue, id_), ensure_ascii=False))
+            return
+        click.echo(edit_letter(site, queue, id_, who(), args=args, kwargs=kwargs))
+        if is_retry:
+            click.echo(act(site, Request("retry", queue, id_), who()))
 
 
 dead_command.add_command(causes_command)

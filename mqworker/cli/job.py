@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import click
 
-from mqworker.cli.audited import audited
+from mqworker.cli.audited import audited, who
 from mqworker.cli.job_list import list_command
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
@@ -17,6 +18,9 @@ from mqworker.model.event import ENQUEUED
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import unpack
 from mqworker.operate.body import body_lines, shown_value
+from mqworker.operate.documents import job_document
+from mqworker.operate.edit import rerun
+from mqworker.operate.job_view import read_job, tags_of
 from mqworker.operate.reasons import reasons
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
@@ -24,6 +28,7 @@ from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.queues.work.trace import PastEvent, Trace
 from mqworker.tasks.job import CANCEL_TIMEOUT_S
 from mqworker.tasks.job_steps import Cancelling, JobSteps
+from mqworker.tasks.running.job_log import LogLine, read_log
 
 ID = click.argument("id_", metavar="ID")
 _LABEL_WIDTH = 12
@@ -47,14 +52,21 @@ job_command.add_command(list_command)
 @ID
 @QUEUE
 @click.option("--args", "is_args", is_flag=True, help="Show the arguments too; secrets are masked by name.")
+@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 @click.pass_obj
-def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
+def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json: bool) -> None:
     """Show what is known of a message."""
     with target.open() as server:
+        if is_json:
+            click.echo(json.dumps(job_document(read_job(server, id_, queue), has_arguments=is_args)))
+            return
         work, found = server.find(id_, queue)
         now_ms = server.now_ms()
         running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
+        log = read_log(work, found.id)
     lines = [("job", found.id), ("queue", found.queue), ("state", _state(found))]
+    tags = tags_of(found)
+    lines += [("tags", " ".join(tags))] if tags else []
     if found.delivery is not None:
         lines += record_lines(found.delivery, now_ms, is_held=found.where.state == "leased")
         lines += body_lines(found.delivery) if is_args else []
@@ -64,6 +76,7 @@ def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  #
     if found.where.result is not None:
         lines.append(("result", result_text(found.where.result)))
     lines += [(_heading(i), _told(past, now_ms)) for i, past in enumerate(found.past[:_EVENTS_SHOWN])]
+    lines += [("" if i else "log", _logged(line, now_ms)) for i, line in enumerate(log)]
     echo_facts(lines)
 
 
@@ -157,6 +170,16 @@ def retry(target: Target, id_: str, queue: str | None) -> None:
             doing.tell(f"{found.id} is back in line in queue {work.name}")
 
 
+@job_command.command("rerun")
+@ID
+@QUEUE
+@click.pass_obj
+def rerun_(target: Target, id_: str, queue: str | None) -> None:
+    """Run a job again that has ended, where its arguments are still known."""
+    with target.open() as server:
+        click.echo(rerun(server, id_, queue, who()))
+
+
 def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:
     """Who runs it and since when, as far as its node tells, and how far it has come."""
     consumer, lines = found.where.consumer, []
@@ -238,6 +261,10 @@ def _state(found: Trace) -> str:
 
 def _heading(position: int) -> str:
     return "events" if position == 0 else ""
+
+
+def _logged(line: LogLine, now_ms: int) -> str:
+    return f"{moment(line.at_ms, now_ms)} {safe(line.level)} {safe(line.text, longest=300)}"
 
 
 def _told(past: PastEvent, now_ms: int) -> str:

@@ -1,8 +1,9 @@
-"""`mqworker job list`: jobs by state, queue, task, id, error, age and argument."""
+"""`mqworker job list`: jobs by state, queue, task, id, error, age, tag and argument."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import click
 
@@ -21,7 +22,7 @@ _COLUMNS = (
     Column("task", "<"),
     Column("age"),
     Column("attempt"),
-    Column("error", "<"),
+    Column("tags, error", "<"),
 )
 
 
@@ -51,19 +52,19 @@ def list_command(
 ) -> None:
     """List jobs that fit all WORDs.
 
-    state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m args.tenant:acme; a plain word is part
-    of an id, a task or an error. Without a state: all that is not settled. Ended ones are found while their
-    events are kept.
+    state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m tag:import args.tenant:acme; a plain
+    word is part of an id, a task or an error. Without a state: all that is not settled. Ended ones are found
+    while their events are kept.
     """
-    wanted = parse_filter(" ".join(map(_quoted, words)))
-    with target.open() as system:
-        now_ms, found = system.now_ms(), search(system, wanted, cursor, most=limit, budget=look_at)
+    wanted = parse_filter(words_of(words))
+    with target.open() as site:
+        now_ms, found = site.now_ms(), search(site, wanted, cursor, most=limit, budget=look_at)
     click.echo(json.dumps(search_document(found)) if is_json else "\n".join(_lines(found, now_ms)))
 
 
-def _quoted(word: str) -> str:
-    """A word that the shell took apart already, in one piece for the filter."""
-    return json.dumps(word, ensure_ascii=False) if " " in word else word
+def words_of(words: Iterable[str]) -> str:
+    """Words that the shell took apart already, each in one piece for the filter."""
+    return " ".join(json.dumps(word, ensure_ascii=False) if " " in word else word for word in words)
 
 
 def _lines(found: SearchSlice, now_ms: int) -> list[str]:
@@ -75,7 +76,7 @@ def _lines(found: SearchSlice, now_ms: int) -> list[str]:
             safe(job.task),
             short_duration(None if job.enqueued_at_ms is None else now_ms - job.enqueued_at_ms),
             str(job.attempt),
-            Cell(safe(job.error), is_dim=True),
+            Cell(safe(" ".join([*(f"#{tag}" for tag in job.tags), job.error])), is_dim=True),
         ]
         for job in found.jobs
     ]

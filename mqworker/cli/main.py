@@ -122,6 +122,24 @@ def _load_dead() -> click.Command:
     return dead_command
 
 
+def _load_bulk() -> click.Command:
+    from mqworker.cli.bulk import bulk_command  # noqa: PLC0415 - imported when called
+
+    return bulk_command
+
+
+def _load_strike() -> click.Command:
+    from mqworker.cli.strike import strike_command  # noqa: PLC0415 - imported when called
+
+    return strike_command
+
+
+def _load_stats() -> click.Command:
+    from mqworker.cli.stats import stats_command  # noqa: PLC0415 - imported when called
+
+    return stats_command
+
+
 def _load_web() -> click.Command:
     from mqworker.cli.web import web_command  # noqa: PLC0415 - imported when called
 
@@ -161,6 +179,9 @@ COMMANDS = {
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
+    "bulk": LazyCommand("Retry, drop or cancel all jobs that fit a search, throttled.", _load_bulk),
+    "strike": LazyCommand("Skip calls of a task with certain arguments, for a while.", _load_strike),
+    "stats": LazyCommand("Show throughput, failures, wait and run by task, up to a day.", _load_stats),
     "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
     "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
     "pipeline": LazyCommand(

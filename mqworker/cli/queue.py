@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from mqworker.cli.audited import audited
@@ -11,6 +13,7 @@ from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
 from mqworker.cli.text import NOTHING, counted, duration, moment, rate, safe
 from mqworker.model.view import QueueView, SystemView
+from mqworker.operate.status_document import queue_document
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.throughput import Waits, recent_waits
 
@@ -27,11 +30,15 @@ def queue_command(context: click.Context, redis_url: str | None) -> None:
 
 
 @queue_command.command("list")
+@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 @click.pass_obj
-def list_all(target: Target) -> None:
+def list_all(target: Target, *, is_json: bool) -> None:
     """Show all queues."""
     with target.open() as server:
         view = read_system(server.store, server.settings.namespace)
+    if is_json:
+        click.echo(json.dumps({"queues": [queue_document(queue) for queue in view.queues]}))
+        return
     click.echo("\n".join(queue_lines(view, terminal_width())))
 
 

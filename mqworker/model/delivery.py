@@ -28,6 +28,8 @@ class Delivery:
     """How often its consumer vanished with it, since it ended last."""
     is_suspect: bool = False
     """Whether it ran beside others when their worker died: it runs alone until it has ended once."""
+    tags: tuple[str, ...] = ()
+    """From the body, as soon as whoever runs it has opened that."""
 
     @property
     def attempt(self) -> int:

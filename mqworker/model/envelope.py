@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from mqworker.errors import InvalidArgument, InvalidMessage
-from mqworker.model.names import message_id, shown, whole_number
+from mqworker.model.names import message_id, shown, tag_names, whole_number
 from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack, unpack
 from mqworker.model.value_problem import problem_with
 
@@ -22,7 +22,7 @@ MOST_HEADERS = 64
 LONGEST_HEADER = 4_096
 LONGEST_TIMEOUT_MS = 366 * 24 * 3600 * 1000
 
-_HEADERS, _TIMEOUT_MS, _WORKFLOW = "headers", "timeout_ms", "workflow"
+_HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS = "headers", "timeout_ms", "workflow", "tags"
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
 _LENGTHS = (2, 3)
@@ -37,6 +37,8 @@ class CallOptions:
     timeout_ms: int | None = None
     workflow: str | None = None
     """The workflow of which the call is a member."""
+    tags: tuple[str, ...] = ()
+    """Words to find it by."""
 
     def __post_init__(self) -> None:
         if len(self.headers) > MOST_HEADERS:
@@ -47,6 +49,8 @@ class CallOptions:
             whole_number("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
         if self.workflow is not None:
             message_id(self.workflow)
+        if self.tags:
+            object.__setattr__(self, "tags", tag_names(self.tags))  # frozen: checked and each once
 
 
 @dataclass(slots=True)  # not frozen: one is made for each delivery
@@ -58,6 +62,7 @@ class Envelope:
     headers: Mapping[str, str]
     timeout_ms: int | None = None
     workflow: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 def encode_call(
@@ -146,17 +151,26 @@ def _option_map(options: CallOptions) -> dict[str, object]:
         chosen[_TIMEOUT_MS] = options.timeout_ms
     if options.workflow is not None:
         chosen[_WORKFLOW] = options.workflow
+    if options.tags:
+        chosen[_TAGS] = list(options.tags)
     return chosen
 
 
 def _with_options(args: list[Any], kwargs: dict[str, Any], options: object) -> Envelope:
     if not isinstance(options, dict) or not options:
         raise InvalidMessage("the options of a call are no map, or an empty one")
-    unknown = options.keys() - {_HEADERS, _TIMEOUT_MS, _WORKFLOW}
+    unknown = options.keys() - {_HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS}
     if unknown:
         raise InvalidMessage(f"unknown options of a call: {shown(sorted(map(str, unknown)))}")
+    if type(options.get(_TAGS, [])) is not list:
+        raise InvalidMessage("the tags of a call are no list")
     try:
-        checked = CallOptions(options.get(_HEADERS, {}), options.get(_TIMEOUT_MS), options.get(_WORKFLOW))
+        checked = CallOptions(
+            options.get(_HEADERS, {}),
+            options.get(_TIMEOUT_MS),
+            options.get(_WORKFLOW),
+            options.get(_TAGS, ()),
+        )
     except (InvalidArgument, TypeError, AttributeError) as error:
         raise InvalidMessage(f"the options of a call do not fit: {error}") from error
-    return Envelope(args, kwargs, checked.headers, checked.timeout_ms, checked.workflow)
+    return Envelope(args, kwargs, checked.headers, checked.timeout_ms, checked.workflow, checked.tags)

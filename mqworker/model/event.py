@@ -78,7 +78,10 @@ def settled_block(settlements: Sequence[Settlement]) -> Block:
     runs = [
         settlement.run
         for settlement in settlements
-        if type(settlement) is Ack and settlement.run and settlement.delivery.deadline_at_ms is None
+        if type(settlement) is Ack
+        and settlement.run
+        and settlement.delivery.deadline_at_ms is None
+        and not settlement.delivery.tags
     ]
     if runs and len(runs) == len(settlements):
         return _block(COLUMNS, COMPRESSED_COLUMNS, encode_columns(cast("Sequence[Ack]", settlements), runs))
@@ -160,6 +163,8 @@ def _line(event: str, delivery: Delivery, run: Run | None, failure: Failure | No
         )
     if delivery.deadline_at_ms is not None:
         line += f',"deadline_at":{delivery.deadline_at_ms}'
+    if delivery.tags:
+        line += f',"tags":{json.dumps(delivery.tags)}'
     if failure is not None:
         line += (
             f',"error":{json.dumps(failure.error)},"error_msg":{json.dumps(failure.message[:_LONGEST_TEXT])}'

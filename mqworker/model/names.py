@@ -6,6 +6,7 @@ and the class of word characters a Cyrillic letter.
 """
 
 import re
+from collections.abc import Iterable
 from typing import NewType
 
 from mqworker.errors import InvalidArgument
@@ -27,14 +28,17 @@ LARGEST_WHOLE = 2**63 - 1
 HIGHEST_PRIORITY = 9
 MOST_CRASHES = 35
 MOST_LOSSES = 25
+MOST_TAGS = 16
 
 _SHOWN_CHARACTERS = 60
 _LONGEST_NAME = 128
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,63}", re.ASCII)
 _DIGITS = re.compile(rb"[0-9]{1,19}")
 _NAME_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . -, beginning with a letter, digit or _"
 _ID_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
+_TAG_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
 
 
 def queue_name(value: object) -> QueueName:
@@ -50,6 +54,18 @@ def task_name(value: object) -> TaskName:
 def message_id(value: object) -> MessageId:
     """A message id chosen by a caller."""
     return MessageId(_matching("id", value, _ID, _ID_RULE))
+
+
+def tag_names(value: object) -> tuple[str, ...]:
+    """The tags of a call: a few short words, each once, in the order given."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidArgument(
+            f"tags is {shown(value)}; accepted is a list of texts, such as ['acme', 'import']"
+        )
+    tags = tuple(dict.fromkeys(_matching("a tag", each, _TAG, _TAG_RULE) for each in value))
+    if len(tags) > MOST_TAGS:
+        raise InvalidArgument(f"tags: got {len(tags)}; accepted are up to {MOST_TAGS}")
+    return tags
 
 
 def consumer_name(value: object) -> ConsumerName:

@@ -42,6 +42,8 @@ _ANY = re.compile(
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
+ID_AT = 25
+"""Where the id begins, from 0."""
 _GUARD_AT, _EXTRAS = 14, slice(15, 16)
 _LIMITED = frozenset((b"l", b"b"))
 _PERMIT = re.compile(rb"([0-9]{1,9});")
@@ -136,7 +138,7 @@ def _losses(letter: bytes) -> int:
 
 def id_of(record: bytes) -> bytes:
     """The message's id in a record, without reading the rest of it."""
-    return record[25:].partition(b" ")[0]
+    return record[ID_AT:].partition(b" ")[0]
 
 
 def task_of(record: bytes) -> bytes:

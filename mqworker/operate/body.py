@@ -40,9 +40,14 @@ def masked_arguments(delivery: Delivery) -> dict[str, Any] | None:
     if call is None:
         return None
     return {
-        "args": [_plain(_masked(value, 0)) for value in call.args],
-        "kwargs": _plain(_masked(call.kwargs, 0)),
+        "args": [plain_masked(value) for value in call.args],
+        "kwargs": plain_masked(call.kwargs),
     }
+
+
+def plain_masked(value: object) -> Any:  # noqa: ANN401 - what JSON can hold
+    """A value as it is shown: plain, and secrets masked by name."""
+    return _plain(_masked(value, 0))
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON can hold

@@ -9,10 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from mqworker.model.dead_letter import DeadLetter
+from mqworker.model.strike import Strike
 from mqworker.operate.actions import Preview
 from mqworker.operate.audit import NotedDeed
 from mqworker.operate.body import masked_arguments
+from mqworker.operate.bulk import BulkPreview
 from mqworker.operate.causes import Causes
+from mqworker.operate.figures import Statistics
 from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
 from mqworker.operate.search import SearchSlice
@@ -56,11 +60,16 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "priority": delivery.priority if delivery else None,
         "deadline_at_ms": delivery.deadline_at_ms if delivery else None,
         "body_bytes": len(delivery.body) if delivery else None,
+        "tags": list(job.tags),
         "arguments": masked_arguments(delivery) if delivery and has_arguments else None,
         "error": None if letter is None else masked_text(f"{letter.error}: {letter.error_message}"),
         "traceback": None if letter is None else masked_text(letter.traceback),
         "buried_at_ms": None if letter is None else letter.buried_at_ms,
         "attempts": [asdict(each) for each in job.attempts],
+        "progress": None
+        if job.progress is None
+        else {"done": job.progress.done, "total": job.progress.total},
+        "log": [asdict(line) for line in job.log] if has_arguments else None,
         "events": [
             {"at_ms": past.at_ms, "event": past.event, **_plain_facts(past.facts)} for past in found.past
         ],
@@ -76,9 +85,52 @@ def search_document(found: SearchSlice) -> Document:
     }
 
 
+def letter_document(queue: str, letter: DeadLetter) -> Document:
+    """One dead letter, without its arguments and its traceback."""
+    message = letter.message
+    return {
+        "id": letter.id,
+        "queue": queue,
+        "task": str(message.task) if message else None,
+        "buried_at_ms": letter.buried_at_ms,
+        "enqueued_at_ms": message.enqueued_at_ms if message else None,
+        "reason": letter.reason,
+        "error": masked_text(letter.error),
+        "error_message": masked_text(letter.error_message),
+    }
+
+
 def causes_document(causes: Causes) -> Document:
     """Dead letters by cause."""
     return asdict(causes)
+
+
+def bulk_document(found: BulkPreview) -> Document:
+    """What a bulk would do."""
+    bulk = found.bulk
+    return {
+        "action": bulk.action,
+        "words": bulk.words,
+        "rate": bulk.rate,
+        "before_ms": bulk.before_ms,
+        "count": found.count,
+        "looked_at": found.looked_at,
+        "complete": found.is_complete,
+        "effect": found.effect,
+        "command": bulk.command,
+        "destructive": bulk.kind.is_destructive,
+        "samples": [job.id for job in found.samples],
+    }
+
+
+def strikes_document(strikes: Iterable[Strike]) -> Document:
+    """The strikes that are in force."""
+    return {"strikes": [strike.as_fields() for strike in strikes]}
+
+
+def statistics_document(found: Statistics) -> Document:
+    """Figures by task. Times are p50, p95, p99 and the longest; null where nothing is known."""
+    return asdict(found)
 
 
 def preview_document(preview: Preview) -> Document:

@@ -1,6 +1,6 @@
 """What is searched for: words as people type them, as a filter. Pure.
 
-    state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m args.tenant:acme
+    state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m tag:import args.tenant:acme
 
 A word without a colon is a part of an id, a task's name or an error. All words must fit.
 """
@@ -8,19 +8,23 @@ A word without a colon is a part of an id, a task's name or an error. All words 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.envelope import decode_call
 from mqworker.model.names import shown
+from mqworker.model.record import ID_AT
+from mqworker.model.strike import value_at
 
 LIVING = ("ready", "delayed", "leased", "dead")
 ENDED = ("succeeded", "cancelled", "expired")
 STATES = (*LIVING, *ENDED)
 _SAME = {"running": "leased", "held": "leased", "waiting": "ready", "done": "succeeded"}
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_KEYS = "state, queue, task, id, error, age and args.<name>"
+_NO_WORDS = {"true", "false", "none", "nan", "inf"}
+_KEYS = "state, queue, task, id, error, age, tag and args.<name>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class JobFilter:
     younger_than_ms: int | None = None
     arguments: tuple[tuple[str, str], ...] = ()
     """Path below `args` and the text of the value."""
+    tags: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
     @property
@@ -53,6 +58,8 @@ class Candidate:
     enqueued_at_ms: int | None
     error: str = ""
     body: bytes | None = field(default=None, repr=False)
+    tags: tuple[str, ...] | None = None
+    """None: they stand in the body."""
 
 
 def parse_filter(text: str) -> JobFilter:
@@ -68,6 +75,20 @@ def parse_filter(text: str) -> JobFilter:
     return found
 
 
+def may_fit(wanted: JobFilter, record: bytes) -> bool:
+    """Whether a stored message may be one of those, seen without decoding it: most are not."""
+    if wanted.id_prefix and not record.startswith(wanted.id_prefix.encode(), ID_AT):
+        return False
+    return all(text in record for text in _bytes_in(wanted))
+
+
+@lru_cache(maxsize=64)
+def _bytes_in(wanted: JobFilter) -> tuple[bytes, ...]:
+    """What must stand in the bytes of each that fits. Of arguments only words: numbers are packed."""
+    words = [text for _, text in wanted.arguments if text.isalpha() and text.lower() not in _NO_WORDS]
+    return tuple(text.encode() for text in (*wanted.tags, *words))
+
+
 def fits(wanted: JobFilter, job: Candidate, now_ms: int) -> bool:
     """Whether a message is one of those; arguments last, for they must be decoded."""
     if not job.id.startswith(wanted.id_prefix) or wanted.task.lower() not in job.task.lower():
@@ -76,7 +97,8 @@ def fits(wanted: JobFilter, job: Candidate, now_ms: int) -> bool:
         return False
     if not all(_is_in(word.lower(), job) for word in wanted.words):
         return False
-    return _has_age(wanted, job, now_ms) and _has_arguments(wanted.arguments, job.body)
+    is_it = _has_age(wanted, job, now_ms) and _has_tags(wanted.tags, job)
+    return is_it and has_arguments(wanted.arguments, job.body)
 
 
 def _with(found: JobFilter, key: str, value: str) -> JobFilter:
@@ -88,6 +110,22 @@ def _with(found: JobFilter, key: str, value: str) -> JobFilter:
     return take(found, value)
 
 
+def duration_ms(argument: str, text: str) -> int:
+    """A duration as people type it: 30s, 5m, 2h, 1d."""
+    ms = _ms_in(text)
+    if ms is None:
+        raise InvalidArgument(f"{argument} is {shown(text)}; accepted are 30s, 5m, 2h, 1d")
+    return ms
+
+
+def _ms_in(text: str) -> int | None:
+    number = text.rstrip("dhimns")
+    unit = text[len(number) :]
+    if not number.replace(".", "", 1).isdecimal() or not number.isascii() or unit not in _UNIT_MS:
+        return None
+    return int(float(number) * _UNIT_MS[unit])
+
+
 def _state(found: JobFilter, value: str) -> JobFilter:
     state = _SAME.get(value, value)
     if state not in STATES:
@@ -97,11 +135,9 @@ def _state(found: JobFilter, value: str) -> JobFilter:
 
 def _age(found: JobFilter, value: str) -> JobFilter:
     sign, rest = (value[0], value[1:]) if value[:1] in {"<", ">"} else (">", value)
-    number = rest.rstrip("dhimns")
-    unit = rest[len(number) :]
-    if not number.replace(".", "", 1).isdecimal() or not number.isascii() or unit not in _UNIT_MS:
+    ms = _ms_in(rest)
+    if ms is None:
         raise InvalidArgument(f"age is {shown(value)}; accepted are >5m, <30s, >2h, >1d")
-    ms = int(float(number) * _UNIT_MS[unit])
     return replace(found, older_than_ms=ms) if sign == ">" else replace(found, younger_than_ms=ms)
 
 
@@ -112,6 +148,7 @@ _TAKE: dict[str, Callable[[JobFilter, str], JobFilter]] = {
     "id": lambda found, value: replace(found, id_prefix=value),
     "error": lambda found, value: replace(found, error=value),
     "age": _age,
+    "tag": lambda found, value: replace(found, tags=(*found.tags, value)),
 }
 
 
@@ -129,7 +166,25 @@ def _has_age(wanted: JobFilter, job: Candidate, now_ms: int) -> bool:
     return is_old and (wanted.younger_than_ms is None or age_ms < wanted.younger_than_ms)
 
 
-def _has_arguments(wanted: Sequence[tuple[str, str]], body: bytes | None) -> bool:
+def _has_tags(wanted: Sequence[str], job: Candidate) -> bool:
+    if not wanted:
+        return True
+    if job.tags is None and not all(tag.encode() in (job.body or b"") for tag in wanted):
+        return False  # seen without decoding: most bodies hold no such word
+    found = tags_in(job.body) if job.tags is None else job.tags
+    return all(tag in found for tag in wanted)
+
+
+def tags_in(body: bytes | None) -> tuple[str, ...]:
+    """The tags of a call; none where the body is no call."""
+    try:
+        return decode_call(body).tags if body is not None else ()
+    except InvalidMessage:
+        return ()
+
+
+def has_arguments(wanted: Sequence[tuple[str, str]], body: bytes | None) -> bool:
+    """Whether the call in a body has all these arguments: paths below `args`, and texts of values."""
     if not wanted:
         return True
     if body is None:
@@ -138,23 +193,4 @@ def _has_arguments(wanted: Sequence[tuple[str, str]], body: bytes | None) -> boo
         call = decode_call(body)
     except InvalidMessage:
         return False
-    return all(_value_at(path, call.args, call.kwargs) == text for path, text in wanted)
-
-
-def _value_at(path: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str | None:
-    """The value that a path leads to, as text: `tenant`, `0`, `customer.id`."""
-    first, *further = path.split(".")
-    if first.isdecimal() and int(first) < len(args):
-        value: object = args[int(first)]
-    elif first in kwargs:
-        value = kwargs[first]
-    else:
-        return None
-    for step in further:
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return str(value)
+    return all(value_at(path, call.args, call.kwargs) == text for path, text in wanted)

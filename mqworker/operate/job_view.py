@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqworker.model.view import QueueView
+from mqworker.operate.job_filter import tags_in
 from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
 from mqworker.operate.system import System
 from mqworker.operate.wording import moment
 from mqworker.queues.work.snapshots import read_system
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
+from mqworker.tasks.job_steps import JobSteps
+from mqworker.tasks.running.job_log import LogLine, read_log
+from mqworker.tasks.running.progress import Progress
 
 ROUTE = ("enqueued", "delayed", "limited", "ready", "held", "settled")
 _ENDS = {"succeeded", "cancelled", "expired", "buried", "purged"}
@@ -51,6 +56,9 @@ class JobView:
     marked: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     """The first one first."""
+    log: tuple[LogLine, ...] = ()
+    """What its task logged last, the oldest first."""
+    progress: Progress | None = None
 
     @property
     def task(self) -> str:
@@ -58,6 +66,11 @@ class JobView:
         if self.trace.delivery is not None:
             return str(self.trace.delivery.task)
         return next((str(past.facts["task"]) for past in self.trace.past if "task" in past.facts), "?")
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Words to find it by."""
+        return tags_of(self.trace)
 
     @property
     def plain_reasons(self) -> list[str]:
@@ -99,13 +112,28 @@ class JobView:
 
 def read_job(system: System, message: str, queue: str | None) -> JobView:
     """Find a job and all that is known of it; raises what tells what may have become of it."""
-    _, found = system.find(message, queue)
+    work, found = system.find(message, queue)
     view = read_system(system.store, system.settings.namespace)
     unknown = QueueView(found.queue)
     queue_view = next((each for each in view.queues if each.name == found.queue), unknown)
     return JobView(
-        found, view.at_ms, tuple(marked_reasons(found, queue_view, view)), tuple(attempts_of(found))
+        found,
+        view.at_ms,
+        tuple(marked_reasons(found, queue_view, view)),
+        tuple(attempts_of(found)),
+        tuple(read_log(work, found.id)),
+        system.store.follow(
+            JobSteps(WorkQueueSteps(work.calls, system.settings.namespace)).progress(found.id)
+        ),
     )
+
+
+def tags_of(found: Trace) -> tuple[str, ...]:
+    """From its body, or from what the events tell."""
+    if found.delivery is not None:
+        return tags_in(found.delivery.body)
+    told: object = next((past.facts["tags"] for past in found.past if "tags" in past.facts), [])
+    return tuple(map(str, told)) if isinstance(told, list) else ()
 
 
 def attempts_of(found: Trace) -> list[Attempt]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
@@ -17,7 +17,7 @@ from mqworker.model.dead_letter import decode_dead_letter
 from mqworker.model.event import decode_block
 from mqworker.model.names import ConsumerName, MessageId, shown
 from mqworker.model.record import decode_record
-from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits
+from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits, may_fit, tags_in
 from mqworker.operate.system import System
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command
@@ -42,6 +42,9 @@ class FoundJob:
     error: str = ""
     at_ms: int | None = None
     """When it is due, was buried, or ended."""
+    tags: tuple[str, ...] = ()
+    place: int = 0
+    """How many lay before it, in the order in which its state is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,11 @@ def search(
     for position in range(at, len(places)):
         name, state = places[position]
         queue = queues.get(name) or system.open_queue(name)
-        for job, candidate, offset_after in _lying(queue, state, offset):
+        for job, candidate, offset_after in lying(queue, state, offset, wanted):
             looked_at += 1
             if job is not None and fits(wanted, candidate, now_ms):
-                jobs.append(job)
+                tags = tags_in(candidate.body) if candidate.tags is None else candidate.tags
+                jobs.append(replace(job, tags=tags, place=offset_after - 1))
             if len(jobs) >= most or looked_at >= budget:
                 return SearchSlice(tuple(jobs), looked_at, f"{position}:{offset_after}")
         offset = 0
@@ -93,17 +97,19 @@ def _position(places: Sequence[tuple[str, str]], cursor: str | None) -> tuple[in
     return int(place), int(offset)
 
 
+# Shared with bulk.py: whoever acts on what is found goes through the places in the same way.
 Lying = tuple[FoundJob | None, Candidate, int]
 """What lies at a place, None for a hole, foreign bytes or another kind of event; and the place behind it."""
 _NOTHING = Candidate("", "", None)
 
 
-def _lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
+def lying(queue: WorkQueue, state: str, offset: int, wanted: JobFilter) -> Iterator[Lying]:
+    """What lies in one state of one queue, from a place on; None also for what surely does not fit."""
     match state:
         case "ready":
-            yield from _ready(queue, offset)
+            yield from _ready(queue, offset, wanted)
         case "delayed":
-            yield from _delayed(queue, offset)
+            yield from _delayed(queue, offset, wanted)
         case "leased":
             yield from _leased(queue, offset)
         case "dead":
@@ -112,7 +118,7 @@ def _lying(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
             yield from _ended(queue, state, offset)
 
 
-def _ready(queue: WorkQueue, offset: int) -> Iterator[Lying]:
+def _ready(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
     """Those with a priority first, then the line, as they will be delivered."""
     keys = queue.calls.keys
     while True:
@@ -126,10 +132,13 @@ def _ready(queue: WorkQueue, offset: int) -> Iterator[Lying]:
             return
         for record in records:
             offset += 1
-            yield from _as_job(queue, "ready", record, offset)
+            if may_fit(wanted, record):
+                yield from _as_job(queue, "ready", record, offset)
+            else:
+                yield None, _NOTHING, offset
 
 
-def _delayed(queue: WorkQueue, offset: int) -> Iterator[Lying]:
+def _delayed(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
     keys = queue.calls.keys
     while True:
         order: RawReply = _ask(
@@ -140,7 +149,10 @@ def _delayed(queue: WorkQueue, offset: int) -> Iterator[Lying]:
         records: RawReply = _ask(queue, ("HMGET", keys.named("parcels"), *order[::2]))
         for record, due_at_ms in zip(records, order[1::2], strict=True):
             offset += 1
-            yield from _as_job(queue, "delayed", record or b"", offset, int(float(due_at_ms)))
+            if may_fit(wanted, record or b""):
+                yield from _as_job(queue, "delayed", record or b"", offset, int(float(due_at_ms)))
+            else:
+                yield None, _NOTHING, offset
 
 
 def _leased(queue: WorkQueue, offset: int) -> Iterator[Lying]:
@@ -207,7 +219,9 @@ def _as_ended(queue: WorkQueue, state: str, event: dict[str, Any], at_ms: int) -
     since, attempt = event.get("enqueued_at"), event.get("attempt", 1)
     enqueued_at_ms = since if isinstance(since, int) else None
     job = FoundJob(id_, queue.name, state, task, enqueued_at_ms, int(attempt), at_ms=at_ms)
-    return job, Candidate(id_, task, enqueued_at_ms)
+    tags = event.get("tags")
+    known = tuple(map(str, tags)) if isinstance(tags, list) else ()
+    return job, Candidate(id_, task, enqueued_at_ms, tags=known)
 
 
 def _events(fields: dict[bytes, bytes]) -> list[dict[str, Any]]:

@@ -58,6 +58,15 @@ def duration(ms: float) -> str:
     return _two(whole, _DAY_MS, "d", _HOUR_MS, "h")
 
 
+def precise_duration(ms: float | None) -> str:
+    """A measured time, in three digits: 0.04 ms, 3.2 ms, 140 ms, 2.1 s, 3 min 2 s."""
+    if ms is None:
+        return NOTHING
+    if ms < _SECOND_MS:
+        return f"{ms:.2f} ms" if ms < 1 else f"{ms:.3g} ms"
+    return f"{ms / _SECOND_MS:.1f} s" if ms < _MINUTE_MS else duration(ms)
+
+
 def short_duration(ms: float | None) -> str:
     """In one unit, for a column: 340 ms, 12 s, 3 min, 2 h, 5 d."""
     if ms is None:

@@ -111,6 +111,7 @@ class TaskDecorator:
         max_crashes: int | None = ...,
         max_losses: int | None = ...,
         fair_by: Fair | str | None = None,
+        tags: Iterable[str] = (),
     ) -> Registration: ...
     # Any: the overloads say what goes in and what comes out.
     def __call__(

@@ -21,6 +21,7 @@ from mqworker.model.names import (
     message_id,
     queue_name,
     shown,
+    tag_names,
     whole_number,
 )
 from mqworker.model.rate import Rate
@@ -54,6 +55,7 @@ class TaskOptions:
     max_crashes: int | None = AS_SET
     max_losses: int | None = AS_SET
     fair: Fair | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def is_limited(self) -> bool:
@@ -82,6 +84,7 @@ def task_options(
     max_crashes: int | None = AS_SET,
     max_losses: int | None = AS_SET,
     fair_by: Fair | str | None = None,
+    tags: Iterable[str] = (),
 ) -> TaskOptions:
     """Options as users write them, in seconds, as a checked value.
 
@@ -89,7 +92,7 @@ def task_options(
     the soft time-out by ten seconds. `max_crashes` is by default as the setting of that name says; None never
     gives a message up for killing its worker. `max_losses` is the same for nodes that vanish: so often a
     message may be lost with its node before it runs alone, and is given up if that takes the node with it,
-    too. `fair_by="{tenant}"` lets tenants take turns in a queue,
+    too. `tags` are words to find its calls by. `fair_by="{tenant}"` lets tenants take turns in a queue,
     however many calls one of them has waiting; such tasks have a queue of their own, without others in it.
     """
     if delivery not in ("at_least_once", "at_most_once"):
@@ -115,6 +118,7 @@ def task_options(
         max_crashes=max_crashes,
         max_losses=max_losses,
         fair=_fair(fair_by),
+        tags=tag_names(tags),
     )
 
 
@@ -137,7 +141,10 @@ class CallPlan:
 def plan_of(options: TaskOptions) -> CallPlan:
     """The plan of a call that says nothing."""
     deadline = None if options.deadline_ms is None else After(options.deadline_ms)
-    return CallPlan(options.queue, options.priority, options.max_crashes, None, deadline, options.unique)
+    extra = CallOptions(tags=options.tags) if options.tags else None
+    return CallPlan(
+        options.queue, options.priority, options.max_crashes, None, deadline, options.unique, extra=extra
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,7 @@ class Wishes:
     timeout: Seconds | None = None
     unique: Unique | str | bool | None = None
     connection: object | None = None
+    tags: Iterable[str] = ()
 
 
 def plan_with(plan: CallPlan, wishes: Wishes) -> CallPlan:
@@ -173,8 +181,9 @@ def plan_with(plan: CallPlan, wishes: Wishes) -> CallPlan:
         changes["unique"] = unique_option(wishes.unique)
     if wishes.connection is not None:
         changes["connection"] = wishes.connection
-    if wishes.headers or wishes.timeout is not None:
-        changes["extra"] = _extra(plan.extra or CallOptions(), wishes)
+    tags = tag_names(wishes.tags)
+    if wishes.headers or wishes.timeout is not None or tags:
+        changes["extra"] = _extra(plan.extra or CallOptions(), replace(wishes, tags=tags))
     return replace(plan, **changes)
 
 
@@ -255,4 +264,5 @@ def _rates(rate: Rate | str | Iterable[Rate]) -> tuple[Rate, ...]:
 
 def _extra(known: CallOptions, wishes: Wishes) -> CallOptions:
     timeout_ms = known.timeout_ms if wishes.timeout is None else milliseconds("timeout", wishes.timeout)
-    return CallOptions({**known.headers, **wishes.headers}, timeout_ms)
+    headers, tags = {**known.headers, **wishes.headers}, (*known.tags, *wishes.tags)
+    return CallOptions(headers, timeout_ms, tags=tags)

@@ -103,14 +103,18 @@ class Task(Generic[P, R]):
         timeout: Seconds | None = None,
         unique: Unique | str | bool | None = None,
         connection: object | None = None,
+        tags: Iterable[str] = (),
     ) -> Self:
         """The same task with other options for its calls: `send.using(delay=60, priority=9).enqueue(...)`.
 
         `delay` and `deadline` are seconds from now or aware datetimes. A repeated `id` is not stored again.
+        `tags` are words to find the job by, on top of those of the task.
         With a `connection` (Connection or Session of SQLAlchemy) the call joins its transaction, in a queue
         with `model=Gq(url=...)`: it is there when that commits, and not if it rolls back.
         """
-        wishes = Wishes(delay, deadline, priority, queue, id, headers or {}, timeout, unique, connection)
+        wishes = Wishes(
+            delay, deadline, priority, queue, id, headers or {}, timeout, unique, connection, tags
+        )
         plan = plan_with(self.plan, wishes)
         if connection is not None and plan.queue not in self.connections.models:
             raise NotSupported(

@@ -1,10 +1,10 @@
 """Dispatcher: moves messages from ready to settled.
 
 Owns:     the credit of each worker and the deliveries in flight.
-Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (worker);
-          WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
+Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, RunsCounted, WorkerLeaving
+          (worker); WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
 Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
-          DeliveryBuried, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
+          DeliveryBuried, StrikesSet, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
 
 One turn is one round trip per queue that has something to say: what workers finished is settled, and as much
@@ -16,6 +16,8 @@ which order things happen; what is decided stands beside it:
   workers.py         room, credit and run times       worker_care.py     who is asked, stopped or let go
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
+  figures.py         what workers counted, kept for people
+  strikes.py         calls that are not to be run
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
 from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
+from mqworker.actors.dispatcher.figures import FiguresBook
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
 from mqworker.actors.dispatcher.give_back import GiveBack, release_all
 from mqworker.actors.dispatcher.hand_out import HandOut
@@ -42,6 +45,7 @@ from mqworker.actors.dispatcher.lost_workers import (
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
 from mqworker.actors.dispatcher.run_times import RunTimes
+from mqworker.actors.dispatcher.strikes import StrikeWatch
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -67,6 +71,7 @@ from mqworker.actors.mail import (
     PeerLost,
     ReportsAccepted,
     RetireWorker,
+    RunsCounted,
     StandReady,
     WorkerExited,
     WorkerLeaving,
@@ -102,6 +107,8 @@ class Dispatcher:
         tickets: Tickets,
         log: Logger,
         predecessor: Predecessor | None = None,
+        figures: FiguresBook | None = None,
+        strikes: StrikeWatch | None = None,
     ) -> None:
         self._queues = queues
         self._foreign_queues = foreign_queues
@@ -141,6 +148,8 @@ class Dispatcher:
             log=log,
             is_successor=predecessor.has_been,
         )
+        self._figures = figures
+        self._strikes = strikes
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._drain_until_ms: int | None = None
@@ -178,8 +187,8 @@ class Dispatcher:
                 self._workers.keep(are_kept=are_kept)
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
-            case _:
-                pass
+            case RunsCounted(figures):
+                self._count(figures, now_ms)
         return ()
 
     # Time
@@ -191,6 +200,7 @@ class Dispatcher:
         """
         self._turned_at_ms = now_ms
         self._hear(now_ms)
+        yield from self._tell_strikes(now_ms)
         yield from self._hand_out_what_waits(now_ms)
         yield from self._settle_for_the_lost(now_ms)
         yield from self._adoption.turn(now_ms)
@@ -202,6 +212,8 @@ class Dispatcher:
         self._reconcile(now_ms)
         self._give_back.release_overdue(now_ms)
         yield from self._look_after_workers(now_ms)
+        if self._figures is not None:
+            self._figures.turn(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -281,6 +293,12 @@ class Dispatcher:
             release_all(queue, [waiting])  # the queue knows that it was cancelled
         self._to_stop += posts_to_stop(stop, self._workers, self._slots)
 
+    def _tell_strikes(self, now_ms: int) -> list[Post]:
+        """Before anything is claimed or handed out: what is struck must not begin."""
+        if self._strikes is None or not self._strikes.has_changed(now_ms):
+            return []
+        return self._strikes.told_to([worker.name for worker in self._workers])
+
     # Settle and claim
 
     def _settle_and_claim(self, now_ms: int) -> None:
@@ -341,6 +359,11 @@ class Dispatcher:
         if queue.is_limited:
             self._permits.hurry(now_ms)
 
+    # Any: numbers, see RunsCounted.
+    def _count(self, figures: list[list[Any]], now_ms: int) -> None:
+        if self._figures is not None:
+            self._figures.add(figures, now_ms)
+
     def _take_back(self, worker: WorkerState, queue: str, fences: Sequence[int], now_ms: int) -> None:
         flights = [(fence, worker.drop(queue, fence)) for fence in fences]
         returned = [
@@ -360,11 +383,13 @@ class Dispatcher:
         self._choose_channels()
         self._adoption.note_heard(sender)
         worker.is_heard = True
+        # It may be the worker of a dispatcher before this one, and know strikes that are no more.
+        strikes = [] if self._strikes is None else self._strikes.told_to([sender])
         if mail.held:
-            return self._adoption.welcome(worker, read_held(mail.held))
+            return [*strikes, *self._adoption.welcome(worker, read_held(mail.held))]
         self._workers.open(worker)
         self._give_back.look_for_parked(self._queues)
-        return [Post(sender, StandReady(self._early_starts.channels(sender, self._queues)))]
+        return [*strikes, Post(sender, StandReady(self._early_starts.channels(sender, self._queues)))]
 
     # Look after workers
 
@@ -400,6 +425,8 @@ class Dispatcher:
     def _settle_flights_of(self, lost: LostWorker) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
+        if self._figures is not None:
+            self._figures.note_crashes(settlements_by_queue, self._turned_at_ms)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
 
@@ -416,6 +443,8 @@ class Dispatcher:
         in_flight = bool(self._lost) or not has_no_early_start or bool(holders)
         if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
+            if self._figures is not None:
+                self._figures.write(now_ms)
             for worker in self._workers:
                 yield Post(worker.name, ReportsAccepted(worker.take_accepted(now_ms)))
                 yield Post(worker.name, Drain(0))
@@ -434,14 +463,19 @@ def main(control: Mailbox, start: ChildStart) -> int:
         queue_options(start.settings),
     )
     quarantine = quarantine_of(start)
+    store = open_store(start, quarantine)
     dispatcher = Dispatcher(
-        open_store(start, quarantine),
+        store,
         DispatchedQueues(start.settings.queues, consumer, options, foreign_queues),
         foreign_queues,
         slots=slots,
         tickets=tickets,
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
+        figures=FiguresBook(
+            start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
+        ),
+        strikes=StrikeWatch(store, start.settings.namespace),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()

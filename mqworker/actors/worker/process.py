@@ -34,6 +34,7 @@ from mqworker.tasks.events.subscription import register_subscriptions
 from mqworker.tasks.loading import load_app
 from mqworker.tasks.model_marks import publish_models
 from mqworker.tasks.options import AS_SET
+from mqworker.tasks.running.job_log import JobLogs
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
@@ -46,6 +47,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
     capture_standard_logging(worker=start.name)
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
+    if settings.job_log_lines:
+        logs = JobLogs(lambda queue: app.connections.beside(queue_name(queue)), clock, settings.job_log_lines)
+        add_processors(logs.watch)
     index, quarantine = int(start.name.partition(":")[2]), quarantine_of(start)
     worker = Worker(
         start.name,

@@ -2,8 +2,9 @@
 
 Owns:     the deliveries it was given, until the dispatcher has accepted the report on them.
 Receives: StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
-          Drain (dispatcher); Drain (supervisor).
-Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (dispatcher).
+          StrikesSet, Drain (dispatcher); Drain (supervisor).
+Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, RunsCounted, WorkerLeaving
+          (dispatcher).
 Never:    claims or settles: the dispatcher does. Its own connections are for early starts, for the
           announcements at its start, and for what tasks ask of the store.
 
@@ -40,6 +41,7 @@ from mqworker.actors.mail import (
     ReportsAccepted,
     RunDeliveries,
     StandReady,
+    StrikesSet,
     WorkerLeaving,
     WorkerReady,
 )
@@ -55,6 +57,7 @@ from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.names import MessageId
 from mqworker.model.record import decode_record, encode_delivery, task_of
 from mqworker.model.settlement import Bury, Release
+from mqworker.model.strike import strike_of
 from mqworker.tasks.running.run import TaskRunner
 
 DISPATCHER = "dispatcher"
@@ -162,8 +165,8 @@ class Worker:
             case Drain():
                 self._is_draining = True
                 self._is_ordered_out = self._is_ordered_out or sender == SUPERVISOR
-            case _:
-                pass
+            case StrikesSet(strikes):
+                self._runner.strikes = tuple(map(strike_of, strikes))
         return ()
 
     def turn(self, now_ms: int) -> Iterator[Post]:
@@ -176,6 +179,7 @@ class Worker:
             self._run_for_a_stint(now_ms + STINT_MS)
         self._collect_finished()
         yield from self._report.posts()
+        yield from self._report.figures(now_ms)
         self._tell_hooks()
         yield from self._leaving(now_ms)
         for announcement in self._announcements:

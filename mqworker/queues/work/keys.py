@@ -63,6 +63,11 @@ def schedules_key(namespace: str) -> str:
     return f"{namespace}:schedules"
 
 
+def strikes_key(namespace: str) -> str:
+    """hash: id -> a strike as JSON (model/strike.py), written by people, read by dispatchers."""
+    return f"{namespace}:strikes"
+
+
 TYPE_BY_PART = {
     "meta": "hash",
     "ready": "list",

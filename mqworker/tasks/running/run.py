@@ -36,6 +36,8 @@ from mqworker.model.settlement import (
     Run,
     Settlement,
 )
+from mqworker.model.strike import ERROR as STRIKE_ERROR
+from mqworker.model.strike import STRUCK, Strike
 from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
 from mqworker.model.value_problem import problem_with
 from mqworker.tasks.context import Context, TaskLink, current
@@ -94,6 +96,8 @@ class TaskRunner:
         self._interruptible: Context | None = None
         """Whose task is under way in the main thread, so that a signal may raise in it."""
         self._log = get_logger(part="tasks", worker=worker)
+        self.strikes: tuple[Strike, ...] = ()
+        """Calls that are not to be run."""
         self.unpermitted = 0
         """How many deliveries came to their start after their permit had ended."""
 
@@ -112,6 +116,8 @@ class TaskRunner:
             return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
+        if self.strikes and (strike := self._strike(task, delivery, envelope)) is not None:
+            return self._struck(delivery, strike)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -150,6 +156,8 @@ class TaskRunner:
             return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
+        if self.strikes and (strike := self._strike(task, delivery, envelope)) is not None:
+            return self._struck(delivery, strike)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -227,6 +235,8 @@ class TaskRunner:
         return task
 
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
+        if envelope.tags:
+            delivery.tags = envelope.tags  # for the events about it
         context = Context(delivery, queue, envelope.headers, self._link, task.has_lease)
         self._running.add(context)
         if self._hooks.starting:
@@ -295,6 +305,21 @@ class TaskRunner:
         """Its permit was for a start at another time: so it waits for the next one."""
         self.unpermitted += 1
         return Release(delivery)
+
+    def _strike(self, task: PreparedTask, delivery: Delivery, envelope: Envelope) -> Strike | None:
+        meant = [strike for strike in self.strikes if strike.means(delivery.task)]
+        if not meant:
+            return None
+        args, named = envelope.args, task.definition.binding.by_name(envelope.args, envelope.kwargs)
+        return next((strike for strike in meant if strike.hits(args, named, envelope.tags)), None)
+
+    def _struck(self, delivery: Delivery, strike: Strike) -> Settlement:
+        """Kept as a dead letter: whoever struck it may want it back."""
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        self._log.warning("delivery_struck", **facts, strike=strike.id)
+        note = f": {strike.note}" if strike.note else ""
+        failure = Failure(STRIKE_ERROR, f"strike {strike.id} of {strike.by or '?'}, {strike.told}{note}")
+        return Bury(delivery, STRUCK, failure, evidence={"strike": strike.id})
 
     def _refused(self, delivery: Delivery, task: PreparedTask, error: CallRefused) -> Settlement:
         """Kept, not buried: in a rolling deployment another node has the version that it was made for."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from mqworker.errors import ConfigurationError
+from mqworker.errors import ConfigurationError, MqworkerError
+from mqworker.operate.job_filter import JobFilter
 
 COOKIE = "mqworker_console"
 SHORTEST_TOKEN = 16
@@ -32,7 +33,7 @@ class Role(IntEnum):
     ADMIN = 3
 
 
-ROLE_BY_ACTION = {"drop": Role.ADMIN, "drop-cause": Role.ADMIN}
+ROLE_BY_ACTION = {"drop": Role.ADMIN, "drop-cause": Role.ADMIN, "bulk-drop": Role.ADMIN}
 """What destroys is for administrators; every other action is for operators."""
 
 
@@ -54,6 +55,22 @@ class Identity:
 
 
 LOCAL = Identity("local", Role.ADMIN)
+
+
+class NotAllowed(MqworkerError):
+    """The role of whoever asks is not enough."""
+
+
+def demand(identity: Identity, action: str) -> None:
+    """Raise NotAllowed unless this action is theirs."""
+    if not identity.may(action):
+        raise NotAllowed(f"the role {identity.role.name.lower()} may not do this")
+
+
+def demand_search(identity: Identity, wanted: JobFilter) -> None:
+    """Whoever may not see arguments may not ask for them one by one either."""
+    if wanted.arguments and not identity.can_see_arguments:
+        raise NotAllowed(f"the role {identity.role.name.lower()} may not see arguments, nor search by them")
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from mqworker.operate.job_view import read_job
 from mqworker.operate.picture import Picture
 from mqworker.operate.search import MOST_FOUND, search
 from mqworker.operate.status_document import queue_document
-from mqworker_services.web.access import LOCAL, Identity
+from mqworker_services.web.access import LOCAL, Identity, demand_search
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.openapi import openapi_document
 
@@ -86,6 +86,7 @@ class Api:
     async def search(self, request: Request) -> Response:
         """Jobs that fit some words."""
         wanted = parse_filter(request.query_params.get("q", ""))
+        demand_search(_identity(request), wanted)
         most = _number(request, "limit", MOST_FOUND)
         cursor = request.query_params.get("cursor")
         found = await asyncio.to_thread(search, self._console.system, wanted, cursor, most=most)

@@ -22,6 +22,7 @@ from mqworker.settings import Settings, load_settings
 from mqworker_services.web.access import Access
 from mqworker_services.web.api import Api
 from mqworker_services.web.console import Console
+from mqworker_services.web.finding import Finding
 from mqworker_services.web.guard import Guard
 from mqworker_services.web.pages import Pages
 from mqworker_services.web.rendering import HERE
@@ -35,10 +36,12 @@ def console(
 ) -> Starlette:
     """The app. Without `access` all who reach it are administrators; without `hosts` any name fits."""
     made = Console(settings or load_settings(), access or Access())
+    finding = Finding(made)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        finding.close()
         made.close()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -55,6 +58,7 @@ def console(
         routes=[
             *Pages(made).routes,
             *Api(made).routes,
+            *finding.routes,
             Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
         ],
         middleware=[

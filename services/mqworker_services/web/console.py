@@ -22,7 +22,7 @@ from mqworker.errors import (
 from mqworker.operate.picture import Painter
 from mqworker.operate.system import System, open_system
 from mqworker.settings import Settings
-from mqworker_services.web.access import Access, Identity
+from mqworker_services.web.access import Access, Identity, NotAllowed
 from mqworker_services.web.hub import Gallery, Hub, Moment, Topic
 from mqworker_services.web.rendering import environment
 
@@ -109,6 +109,8 @@ def _status_of(method: str, error: MqworkerError) -> int:
     match error:
         case InvalidArgument():
             return 400
+        case NotAllowed():
+            return 403
         case UnknownQueue():
             return 404
         case StoreUnavailable() | StoreFull():

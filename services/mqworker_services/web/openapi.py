@@ -31,12 +31,50 @@ _READS: dict[str, tuple[str, list[tuple[str, str, bool]]]] = {
             ("limit", "How many at the most, up to 1,000.", False),
         ],
     ),
+    "/api/v1/stats": (
+        "Runs, failures, wait and run by task: p50, p95, p99 and the longest, ms.",
+        [
+            ("last", "15m, 1h, up to 1d.", False),
+            _QUEUE,
+            ("task", "Only tasks with this in their name.", False),
+        ],
+    ),
+    "/api/v1/strikes": ("Calls that are skipped now.", []),
+    "/api/v1/bulk": ("What was begun here, the newest first, and how far it has come.", []),
+    "/api/v1/bulk/preview": (
+        "How many jobs fit, and what would become of them. It changes nothing.",
+        [
+            ("action", "retry, drop or cancel.", True),
+            ("q", "Words as for a search; not empty.", True),
+            ("rate", "Jobs in a second at the most.", False),
+        ],
+    ),
     "/api/v1/dead": ("Dead letters by cause.", [_QUEUE]),
     "/api/v1/audit": ("What was done, the newest first.", [("limit", "How many, up to 1,000.", False)]),
     "/api/v1/actions/preview": (
         "What an action would do: count, effect and command. It changes nothing.",
         [_ACTION, ("queue", "Queue that is meant.", True), ("what", "Id of a message, or a cause.", False)],
     ),
+}
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+_WRITES: dict[str, tuple[str, Document, list[str]]] = {
+    "post /api/v1/bulk": (
+        "Retry, drop or cancel all jobs that fit; it goes on beside, and is written to the audit.",
+        {"action": _TEXT, "words": _TEXT, "rate": _NUMBER, "before_ms": _NUMBER},
+        ["action", "words"],
+    ),
+    "post /api/v1/bulk/stop": ("Stop one before its next step.", {"id": _TEXT}, ["id"]),
+    "post /api/v1/dead/edit": (
+        "Give a dead letter other arguments; it stays dead.",
+        {"queue": _TEXT, "id": _TEXT, "args": {"type": "array"}, "kwargs": {"type": "object"}},
+        ["queue", "id"],
+    ),
+    "post /api/v1/strikes": (
+        "Skip calls of a task, with certain arguments or tags, for a while.",
+        {"task": _TEXT, "where": {"type": "array", "items": _TEXT}, "until": _TEXT, "reason": _TEXT},
+        [],
+    ),
+    "delete /api/v1/strikes": ("Let those calls run again.", {"id": _TEXT}, ["id"]),
 }
 _STATUSES = {
     "400": "An argument is outside what is accepted.",
@@ -50,6 +88,9 @@ def openapi_document(root: str) -> Document:
     """The document, for a console that is mounted at `root`."""
     paths: Document = {path: {"get": _get(*told)} for path, told in _READS.items()}
     paths["/api/v1/actions"] = {"post": _act()}
+    for path, (summary, fields, needed) in _WRITES.items():
+        method, _, place = path.partition(" ")
+        paths.setdefault(place, {})[method] = _write(summary, fields, needed)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -101,6 +142,20 @@ def _act() -> Document:
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": _answer(_object({"outcome": {"type": "string"}})),
+            "403": {"description": "The role of the token may not do this."},
+            "409": {"description": "It cannot be done any more."},
+            **_errors(),
+        },
+    }
+
+
+def _write(summary: str, fields: Document, needed: list[str]) -> Document:
+    body = _object(fields) | {"required": needed}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "2XX": _answer({"type": "object"}),
             "403": {"description": "The role of the token may not do this."},
             "409": {"description": "It cannot be done any more."},
             **_errors(),

@@ -22,7 +22,7 @@ from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import ROUTE, read_job
 from mqworker.operate.search import SearchSlice, search
 from mqworker.operate.system import close_names
-from mqworker_services.web.access import COOKIE, Identity
+from mqworker_services.web.access import COOKIE, Identity, demand_search
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.hub import Topic
 from mqworker_services.web.timeline import timeline_of
@@ -92,7 +92,9 @@ class Pages:
         found: SearchSlice | None = None
         problem: str | None = None
         try:
-            found = await asyncio.to_thread(search, self._console.system, parse_filter(words), cursor)
+            wanted = parse_filter(words)
+            demand_search(_somebody(request), wanted)
+            found = await asyncio.to_thread(search, self._console.system, wanted, cursor)
         except (InvalidArgument, UnknownQueue) as error:
             problem = str(error)
         return self._console.page(

@@ -13,7 +13,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mqworker.operate.picture import QueueView
-from mqworker.operate.wording import NOTHING, cut, duration, escaped, rate, safe, short_duration, size
+from mqworker.operate.wording import (
+    NOTHING,
+    cut,
+    duration,
+    escaped,
+    precise_duration,
+    rate,
+    safe,
+    short_duration,
+    size,
+)
 from mqworker.redaction import masked_text
 
 HERE = Path(__file__).parent
@@ -37,6 +47,7 @@ def environment() -> Environment:
         "rate": rate,
         "duration": lambda ms: NOTHING if ms is None else duration(ms),
         "short": short_duration,
+        "precise": precise_duration,
         "size": size,
         "text": lambda text: safe(str(text)),
         "name": lambda text: safe(str(text), _LONGEST_NAME),

@@ -3,8 +3,8 @@
 import pytest
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.envelope import encode_call
-from mqworker.operate.job_filter import Candidate, fits, parse_filter
+from mqworker.model.envelope import CallOptions, encode_call
+from mqworker.operate.job_filter import Candidate, fits, may_fit, parse_filter
 
 NOW_MS = 1_800_000_000_000
 BODY = encode_call(["first"], {"tenant": "acme", "customer": {"id": 7}})
@@ -53,3 +53,34 @@ def test_what_cannot_be_meant_is_refused_with_what_is_accepted(text: str) -> Non
 
 def test_states_have_the_names_that_people_use() -> None:
     assert parse_filter("state:running state:dead").states == ("leased", "dead")
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("", True),
+        ("tag:import", True),
+        ("tag:other", False),
+        ("args.tenant:acme", True),
+        ("args.tenant:nobody", False),
+        ("args.customer.id:8", True),  # a number is not seen in the bytes
+        ("args.flag:True", True),
+        ("id:01J", True),
+        ("id:01K", False),
+        ("task:nothing", True),
+    ],
+)
+def test_what_is_passed_over_unread_surely_does_not_fit(text: str, may: bool) -> None:  # noqa: FBT001 - a case
+    body = encode_call([True], {"tenant": "acme", "customer": {"id": 7}}, CallOptions(tags=("import",)))
+    record = b"1800000000000" + b"0--3" + b"0" * 8 + b"01J-abc shop.charge " + body
+
+    assert may_fit(parse_filter(text), record) is may
+
+
+def test_tags_are_looked_for_in_the_body_or_where_they_are_known() -> None:
+    body = encode_call([], {}, CallOptions(tags=("import", "acme")))
+
+    assert fits(parse_filter("tag:import tag:acme"), Candidate("a", "t", 0, "", body), NOW_MS)
+    assert not fits(parse_filter("tag:imp"), Candidate("a", "t", 0, "", body), NOW_MS)
+    assert fits(parse_filter("tag:x"), Candidate("a", "t", 0, tags=("x",)), NOW_MS)
+    assert not fits(parse_filter("tag:x"), Candidate("a", "t", 0, "", b"x no call"), NOW_MS)

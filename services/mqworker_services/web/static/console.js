@@ -44,7 +44,7 @@
   // Charts: uPlot on what the server put beside them.
   const charts = new Map();
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const LABELS = { rate: ["in", "out", "/s"], time: ["wait p95", "run p95", "ms"] };
+  const LABELS = { rate: ["in", "out", "/s"], runs: ["runs", "failed", "/s"], time: ["wait p95", "run p95", "ms"] };
   function draw(figure) {
     const series = JSON.parse(figure.dataset.series);
     const data = [series.at, series.a, series.b];
