@@ -204,13 +204,6 @@ def heat_map(
     return _svg(title, height, cells + _time_labels(axis, height))
 
 
-def standalone(svg: str, style: str) -> str:
-    """The drawing as a file of its own, with the style sheet inside."""
-    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
-        "</title>", f"</title><style>{style}</style>", 1
-    )
-
-
 def _svg(title: str, height: float, content: str) -> str:
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
