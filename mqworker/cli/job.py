@@ -9,6 +9,7 @@ import click
 from mqworker.cli.job_list import list_command
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
+from mqworker.cli.workflow import workflow_lines
 from mqworker.errors import InvalidMessage, MqworkerError
 from mqworker.model.clock import SystemClock
 from mqworker.model.delivery import Delivery
@@ -17,6 +18,7 @@ from mqworker.model.names import MessageId
 from mqworker.model.value_codec import unpack
 from mqworker.operate.body import body_lines, shown_value
 from mqworker.operate.reasons import reasons
+from mqworker.operate.workflows import find_workflow
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
 from mqworker.queues.work.steps import WorkQueueSteps
@@ -50,7 +52,14 @@ job_command.add_command(list_command)
 def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
     """Show what is known of a message."""
     with target.open() as server:
-        work, found = server.find(id_, queue)
+        try:
+            work, found = server.find(id_, queue)
+        except MqworkerError:
+            flow = find_workflow(server, id_)
+            if flow is None:
+                raise
+            click.echo("\n".join(workflow_lines(flow)))
+            return
         now_ms = server.now_ms()
         running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
     lines = [("job", found.id), ("queue", found.queue), ("state", _state(found))]

@@ -122,6 +122,18 @@ def _load_dead() -> click.Command:
     return dead_command
 
 
+def _load_schedule() -> click.Command:
+    from mqworker.cli.schedule import schedule_command  # noqa: PLC0415 - imported when called
+
+    return schedule_command
+
+
+def _load_workflow() -> click.Command:
+    from mqworker.cli.workflow import workflow_command  # noqa: PLC0415 - imported when called
+
+    return workflow_command
+
+
 def _load_web() -> click.Command:
     from mqworker.cli.web import web_command  # noqa: PLC0415 - imported when called
 
@@ -161,6 +173,8 @@ COMMANDS = {
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
+    "schedule": LazyCommand("Look at schedules; pause and resume them, run one now.", _load_schedule),
+    "workflow": LazyCommand("Look at workflows and their members.", _load_workflow),
     "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
     "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
     "pipeline": LazyCommand(

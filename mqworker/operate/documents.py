@@ -15,8 +15,10 @@ from mqworker.operate.body import masked_arguments
 from mqworker.operate.causes import Causes
 from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
+from mqworker.operate.schedules import Schedules, ScheduleView
 from mqworker.operate.search import SearchSlice
 from mqworker.operate.status_document import document as status_document
+from mqworker.operate.workflows import WorkflowLine, WorkflowView
 from mqworker.redaction import masked_text
 
 # Any: what JSON can hold.
@@ -97,3 +99,28 @@ def _plain_facts(facts: Mapping[str, Any]) -> Document:
 def audit_document(deeds: Iterable[NotedDeed]) -> Document:
     """What was done, the newest first."""
     return {"deeds": [{"at_ms": noted.at_ms, **asdict(noted.deed)} for noted in deeds]}
+
+
+def schedules_document(found: Schedules) -> Document:
+    """All schedules."""
+    return {
+        "at_ms": found.at_ms,
+        "schedules": [schedule_document(each) for each in found.schedules],
+        "left_out": found.left_out,
+        "unreadable": found.unreadable,
+    }
+
+
+def schedule_document(view: ScheduleView) -> Document:
+    """One schedule."""
+    return {**asdict(view), "last_job": view.last_job}
+
+
+def workflows_document(found: Iterable[WorkflowLine]) -> Document:
+    """The newest workflows."""
+    return {"workflows": [asdict(each) for each in found]}
+
+
+def workflow_document(view: WorkflowView) -> Document:
+    """One workflow with its members."""
+    return {**asdict(view), "counts": view.counts}

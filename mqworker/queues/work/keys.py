@@ -54,6 +54,11 @@ def workflow_key(namespace: str, workflow: str) -> str:
     return f"{namespace}:{{flow:{workflow}}}:state"
 
 
+def workflows_key(namespace: str) -> str:
+    """list: ids of the workflows that were enqueued last, the newest first; for whoever looks for one."""
+    return f"{namespace}:workflows"
+
+
 def schedules_key(namespace: str) -> str:
     """hash: app -> all its schedules as JSON, published by its workers when they start."""
     return f"{namespace}:schedules"
@@ -118,7 +123,7 @@ class WorkQueueKeys:
             f"{prefix}events",  # stream: blocks of events
             f"{prefix}outbox",  # hash: member of a workflow -> how it ended; drained by the broker
             f"{prefix}over",  # set: ids that expired where they lay in the line, holding guards
-            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms
+            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms; pause:<schedule> -> its pause
             f"{prefix}gates",  # zset: gate -> look again at, ms
             f"{prefix}buckets",  # hash: bucket of a rate limit -> full at, ms
         )
