@@ -274,6 +274,9 @@ def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene
 def test_a_refused_action_is_told_in_the_dialog(browser: Browser, scene: Scene) -> None:
     (waiting,) = enqueue(scene.site, "price", 1, due=After(3_600_000))
     browser.open(f"/job?id={waiting}")
+    browser.wait_for("live")
+    browser.keys("p")  # or the button would be gone by itself
+    browser.wait_for("paused")
     scene.site.open_queue("default").cancel(waiting)
 
     browser.click("a.button.danger")

@@ -121,7 +121,7 @@ def test_a_job_page_explains_first_and_masks_secrets(page: TestClient, site: Sit
         ("/search?q=x&cursor=zzz", 400, "cursor"),
         ("/nowhere", 404, "no such page"),
         ("/confirm?action=explode&queue=mail", 400, "accepted are pause"),
-        ("/live?page=secret", 400, "overview and queue"),
+        ("/live?path=/secret", 400, "accepted are /, /queue"),
         ("/static/../access.py", 404, "no such page"),
     ],
 )
