@@ -13,7 +13,8 @@ from mqworker.operate.picture import Painter, Picture
 
 EVERY_S = 1.0
 MOST_BUSY = 10.0
-"""A page that takes long to read is read more seldom: a tenth of the time goes into it at the most."""
+"""A page that takes long to read is read more seldom: a tenth of the time goes into it, as a rule."""
+LONGEST_S = 5.0
 
 
 class Told(NamedTuple):
@@ -167,7 +168,8 @@ class Hub:
             age_s = loop.time() - sheet.made_at_s if sheet.text else None
             return Told(sheet.text or None, self._tell_outage(str(error), age_s))
         sheet.made_at_s = loop.time()
-        sheet.due_at_s = sheet.made_at_s + MOST_BUSY * (sheet.made_at_s - began_at_s) - EVERY_S
+        pause_s = min(LONGEST_S, MOST_BUSY * (sheet.made_at_s - began_at_s))
+        sheet.due_at_s = sheet.made_at_s + pause_s - EVERY_S
         return Told(sheet.text)
 
     def _tell(self, topic: Topic, text: Told) -> None:
