@@ -64,6 +64,11 @@ def schedules_key(namespace: str) -> str:
     return f"{namespace}:schedules"
 
 
+def tasks_key(namespace: str) -> str:
+    """hash: app -> how its tasks are called, as JSON, published by its workers when they start."""
+    return f"{namespace}:tasks"
+
+
 TYPE_BY_PART = {
     "meta": "hash",
     "ready": "list",
