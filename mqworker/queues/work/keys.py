@@ -6,6 +6,7 @@ Scripts make some keys themselves, from the name of a declared one (decision 9):
 
     parked             zset   which of the delayed somebody could not run (parts/parked.lua)
     gate:<limits>      list   ids that wait for one combination of rate limits (parts/gate.lua)
+    shares:<minute>    hash   weight~tenant -> how many were let in, a sample (admit.lua)
     results:ends       zset   id -> ends at, ms, of results with a shorter life (parts/result_ends.lua)
 
 docs/redis-keys.md lists all keys of all models.
