@@ -19,7 +19,7 @@ from mqworker.tasks.published_tasks import PublishedTask, decode_published_tasks
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.task import Task
 
-READ_AGAIN_MS = 10_000
+READ_AGAIN_MS, MISSED_AGAIN_MS = 10_000, 1_000
 
 
 # Any: what it takes and returns is known to its code, which is elsewhere.
@@ -61,7 +61,9 @@ class RemoteTasks:
     def task(self, name: str) -> Task[..., Any]:
         """A task by its name; one that nobody published takes any arguments, in the default queue."""
         now_ms = self._clock.monotonic_ms()
-        if self._read_at_ms is None or now_ms - self._read_at_ms >= READ_AGAIN_MS:
+        # One that is not known may be published in this very moment: its workers start.
+        age_ms = MISSED_AGAIN_MS if task_name(name) not in self._tasks else READ_AGAIN_MS
+        if self._read_at_ms is None or now_ms - self._read_at_ms >= age_ms:
             self._tasks = read_published_tasks(self._connections.store, self._connections.namespace)
             self._read_at_ms = now_ms
         found = self._tasks.get(task_name(name))

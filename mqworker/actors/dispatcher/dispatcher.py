@@ -26,6 +26,7 @@ from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.dispatcher.accidents import AccidentLog
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
 from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
@@ -101,7 +102,9 @@ class Dispatcher:
         tickets: Tickets,
         log: Logger,
         predecessor: Predecessor | None = None,
+        accidents: AccidentLog | None = None,
     ) -> None:
+        self._accidents = accidents
         self._queues = queues
         self._foreign_queues = foreign_queues
         self._slots = slots
@@ -167,8 +170,9 @@ class Dispatcher:
                 self._early_starts.welcome(peer)
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
-            case WorkerExited(worker, cause):
-                self._lost.note_death(self._workers, worker, cause, self._slots.begun(slot_of(worker)))
+            case WorkerExited(worker, cause, rss_bytes):
+                begun = self._slots.begun(slot_of(worker))
+                self._lost.note_death(self._workers, worker, cause, begun, rss_bytes)
             case WorkerLeaving():
                 self._workers.retire(sender)
             case RetireWorker(worker):
@@ -201,6 +205,8 @@ class Dispatcher:
         self._reconcile(now_ms)
         self._give_back.release_overdue(now_ms)
         yield from self._look_after_workers(now_ms)
+        if self._accidents is not None:
+            self._accidents.write(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -399,6 +405,8 @@ class Dispatcher:
     def _settle_flights_of(self, lost: LostWorker) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
+        if self._accidents is not None:
+            self._accidents.note(settlements_by_queue, lost.worker, lost.cause)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
 
@@ -433,14 +441,16 @@ def main(control: Mailbox, start: ChildStart) -> int:
         queue_options(start.settings),
     )
     quarantine = quarantine_of(start)
+    store = open_store(start, quarantine)
     dispatcher = Dispatcher(
-        open_store(start, quarantine),
+        store,
         DispatchedQueues(start.settings.queues, consumer, options, foreign_queues),
         foreign_queues,
         slots=slots,
         tickets=tickets,
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
+        accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()

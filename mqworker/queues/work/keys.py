@@ -65,6 +65,11 @@ def schedules_key(namespace: str) -> str:
     return f"{namespace}:schedules"
 
 
+def accidents_key(namespace: str) -> str:
+    """stream: workers that died over what they ran; see accidents.py."""
+    return f"{namespace}:accidents"
+
+
 def tasks_key(namespace: str) -> str:
     """hash: app -> how its tasks are called, as JSON, published by its workers when they start."""
     return f"{namespace}:tasks"
