@@ -40,7 +40,7 @@ DEADLINE_S = 60.0
 def a_delivery() -> Delivery:
     with (
         RealServer() as server,
-        opened(Settings(redis_url=server.url), client_name="t", retry_for_ms=0) as site,
+        opened(Settings(redis_url=server.url), client_name="t", retry_for_ms=0) as one,
     ):
         one.open_queue("mail").enqueue(a_message())
         return one.open_queue("mail").claim()[0]

@@ -16,11 +16,14 @@ from mqworker import __version__
 from mqworker.errors import (
     InvalidArgument,
     MqworkerError,
+    QueueFull,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
     UnknownQueue,
+    UnknownTask,
 )
+from mqworker.operate.calls import Caller
 from mqworker.operate.picture import Painter
 from mqworker.operate.site import Site, open_site
 from mqworker.settings import Settings
@@ -46,6 +49,7 @@ class Console:
         self.live_pages: dict[str, LivePage] = {}
         """Those that are live, by their path; filled by who has the pages."""
         self._site: Site | None = None
+        self._caller: Caller | None = None
         self._opening = threading.Lock()
         self._notes: OrderedDict[str, str] = OrderedDict()
 
@@ -58,11 +62,21 @@ class Console:
                 self._site = open_site(self.settings, client_name="mqworker-console", retry_for_ms=0)
             return self._site
 
+    @property
+    def caller(self) -> Caller:
+        """Who calls tasks by name; opened when it is needed first."""
+        with self._opening:
+            if self._caller is None:
+                self._caller = Caller(self.settings)
+            return self._caller
+
     def close(self) -> None:
         """Let go of viewers and of the server."""
         self.hub.close()
         if self._site is not None:
             self._site.store.close()
+        if self._caller is not None:
+            self._caller.close()
 
     def note(self, text: str) -> str:
         """Keep a sentence for the next page that somebody sees; its mark."""
@@ -146,8 +160,10 @@ def _status_of(method: str, error: MqworkerError) -> int:
     match error:
         case InvalidArgument():
             return 400
-        case UnknownQueue():
+        case UnknownQueue() | UnknownTask():
             return 404
+        case QueueFull():
+            return 503
         case StoreUnavailable() | StoreFull():
             return 503
         case StoreRefused():

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mqworker.errors import InvalidArgument, UnknownQueue
+from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
@@ -22,6 +22,7 @@ from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import ROUTE, read_job
 from mqworker.operate.search import SearchSlice, search
 from mqworker.operate.site import close_names
+from mqworker.operate.workflows import find_workflow
 from mqworker_services.web.access import COOKIE, Identity
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.hub import Topic
@@ -74,7 +75,13 @@ class Pages:
     async def job(self, request: Request) -> Response:
         """One job: why it does not run, its route and its attempts."""
         message, queue = request.query_params.get("id", ""), request.query_params.get("queue")
-        job = await asyncio.to_thread(read_job, self._console.site, message, queue or None)
+        try:
+            job = await asyncio.to_thread(read_job, self._console.site, message, queue or None)
+        except MqworkerError:
+            if await asyncio.to_thread(find_workflow, self._console.site, message) is None:
+                raise
+            root = request.scope.get("root_path", "")
+            return RedirectResponse(f"{root}/workflow?{urlencode({'id': message})}", 303)
         identity = _somebody(request)
         delivery = job.trace.delivery
         arguments = masked_arguments(delivery) if delivery and identity.can_see_arguments else None

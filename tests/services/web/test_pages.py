@@ -23,7 +23,8 @@ from tests.support.command_line import NODE, a_child
 from tests.support.messages import a_message
 from tests.support.real_server import RealServer
 
-PAGES = ["/", "/queue?name=mail", "/search", "/dead", "/audit"]
+SYSTEM_PAGES = ["/schedules", "/workflows", "/limits", "/models", "/gateways", "/accidents"]
+PAGES = ["/", "/queue?name=mail", "/search", "/dead", "/audit", *SYSTEM_PAGES]
 HOSTILE = [
     "<script>alert(1)</script>",
     "../../etc/passwd",
