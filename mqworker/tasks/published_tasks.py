@@ -85,7 +85,9 @@ class PublishedTask:
             )
         given = self.definition.binding.as_given(args, kwargs)
         annotation_by_name = {each["name"]: str(each.get("type", "")) for each in self.parameters}
-        for name, value in given.items():
+        for position, (name, value) in enumerate(given.items()):
+            if position == 0 and value is None:
+                continue  # holds the place of a workflow's input, which only its broker knows
             check_plain(f"{self.name}: {name}", annotation_by_name.get(name, ""), value)
         options = self.definition.options
         if options.is_gated or options.unique is not None:

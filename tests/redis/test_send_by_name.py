@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from mqworker import App, Fair, Rate, Unique
+from mqworker import App, Fair, Rate, Unique, chain
 from mqworker.errors import InvalidArgument, NotSupported
 from mqworker.model.clock import ManualClock
 from mqworker.queues.catalogue import Rsmq
@@ -17,6 +17,7 @@ from mqworker.tasks.context import Context
 from mqworker.tasks.plain_types import check_plain
 from mqworker.tasks.published_tasks import publish_tasks
 from mqworker.tasks.remote_tasks import READ_AGAIN_MS, read_published_tasks
+from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer
 
@@ -202,3 +203,15 @@ def test_what_a_foreign_hand_published_is_passed_over(server: RealServer, shop: 
 )
 def test_only_what_surely_does_not_fit_is_refused(annotation: str, value: object) -> None:
     check_plain("x", annotation, value)
+
+
+def test_a_task_by_name_is_a_step_of_a_workflow(shop: App, front: App) -> None:
+    charge = front.named("shop.charge")
+    job = chain(charge.s(2), charge.s(amount=3.0)).enqueue()
+    worker, broker = HandWorker(shop), HandBroker(shop)
+    for _ in range(3):
+        broker.round()
+        worker.run_all("money")
+    broker.round()
+
+    assert job.result(timeout=5) == 9.0

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from mqworker.errors import ConfigurationError
 from mqworker.settings import Settings
@@ -21,21 +23,32 @@ _HIGHEST_PORT = 65_535
 def serve(settings: Settings, listen: str, allowed_hosts: Iterable[str]) -> None:
     """Serve until TERM or Ctrl-C."""
     host, port = parse_listen(listen)
+    app = console_app(settings, listen, allowed_hosts)
+    _ConsoleServer(uvicorn_config(app, host, port), app.state.console).run()
+
+
+def console_app(settings: Settings, listen: str, allowed_hosts: Iterable[str]) -> Starlette:
+    """The console as it is served at this place."""
+    host, _ = parse_listen(listen)
     access = access_for(settings, host, listen)
     hosts = {*LOOPBACK_NAMES, *map(str.lower, allowed_hosts), _as_host(host)}
     is_open_to_any = not access.is_open and not allowed_hosts
-    app = console(settings, access=access, hosts=() if is_open_to_any else hosts)
-    config = uvicorn.Config(
+    return console(settings, access=access, hosts=() if is_open_to_any else hosts)
+
+
+def uvicorn_config(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
+    """How it is served."""
+    return uvicorn.Config(
         app,
         host=host,
         port=port,
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=2,
         limit_concurrency=500,
     )
-    _ConsoleServer(config, app.state.console).run()
 
 
 def access_for(settings: Settings, host: str, listen: str) -> Access:
