@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mqworker.model.gateway_options import ACCEPTED_PLACE, DEFAULT_PORT_BY_GATEWAY, parse_place
+from mqworker.model.gateway_options import ACCEPTED_PLACE, DEFAULT_PORT_BY_GATEWAY, TcpPlace, parse_place
 from mqworker.redaction import masked_text, masked_url
 
 REDIS_SCHEMES = (
@@ -171,6 +171,17 @@ def gateways() -> Rule:
         f"{', '.join(DEFAULT_PORT_BY_GATEWAY)}, or name=place where place is {ACCEPTED_PLACE}",
         parse,
     )
+
+
+def place() -> Rule:
+    """Where to listen."""
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not isinstance(parse_place(raw), TcpPlace) or raw.startswith(":"):
+            raise ValueError
+        return raw
+
+    return Rule("host:port, such as 127.0.0.1:8780", parse)
 
 
 def gateway_options() -> Rule:

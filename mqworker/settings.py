@@ -87,7 +87,9 @@ class Settings:
     gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
     gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
 
-    # Who may use the console from other machines: a file with lines of `role name token`.
+    # Where a node serves the console, as host:port; and who may use it from other machines: a file with lines
+    # of `role name token`.
+    web: Annotated[str | None, accept.place()] = None
     web_tokens: Annotated[Path | None, accept.file()] = None
 
     # What is logged. "auto" is console on a terminal and json elsewhere.

@@ -11,6 +11,7 @@ from mqworker.cli.audited import audited, who
 from mqworker.cli.job_list import list_command
 from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
+from mqworker.cli.workflow import workflow_lines
 from mqworker.errors import InvalidMessage, MqworkerError
 from mqworker.model.clock import SystemClock
 from mqworker.model.delivery import Delivery
@@ -22,6 +23,7 @@ from mqworker.operate.documents import job_document
 from mqworker.operate.edit import rerun
 from mqworker.operate.job_view import read_job, tags_of
 from mqworker.operate.reasons import reasons
+from mqworker.operate.workflows import find_workflow
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
 from mqworker.queues.work.steps import WorkQueueSteps
@@ -60,7 +62,14 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
         if is_json:
             click.echo(json.dumps(job_document(read_job(server, id_, queue), has_arguments=is_args)))
             return
-        work, found = server.find(id_, queue)
+        try:
+            work, found = server.find(id_, queue)
+        except MqworkerError:
+            flow = find_workflow(server, id_)
+            if flow is None:
+                raise
+            click.echo("\n".join(workflow_lines(flow)))
+            return
         now_ms = server.now_ms()
         running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
         log = read_log(work, found.id)

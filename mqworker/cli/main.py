@@ -140,6 +140,18 @@ def _load_stats() -> click.Command:
     return stats_command
 
 
+def _load_schedule() -> click.Command:
+    from mqworker.cli.schedule import schedule_command  # noqa: PLC0415 - imported when called
+
+    return schedule_command
+
+
+def _load_workflow() -> click.Command:
+    from mqworker.cli.workflow import workflow_command  # noqa: PLC0415 - imported when called
+
+    return workflow_command
+
+
 def _load_web() -> click.Command:
     from mqworker.cli.web import web_command  # noqa: PLC0415 - imported when called
 
@@ -182,6 +194,8 @@ COMMANDS = {
     "bulk": LazyCommand("Retry, drop or cancel all jobs that fit a search, throttled.", _load_bulk),
     "strike": LazyCommand("Skip calls of a task with certain arguments, for a while.", _load_strike),
     "stats": LazyCommand("Show throughput, failures, wait and run by task, up to a day.", _load_stats),
+    "schedule": LazyCommand("Look at schedules; pause and resume them, run one now.", _load_schedule),
+    "workflow": LazyCommand("Look at workflows and their members.", _load_workflow),
     "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
     "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
     "pipeline": LazyCommand(

@@ -129,6 +129,11 @@ def next_tick_ms(timing: Timing, now_ms: int) -> int | None:
     return next(timing.ticks_after(now_ms), None)
 
 
+def in_words(timing: Cron) -> str:
+    """A cron line as people say it, in English."""
+    return str(CronSim(timing.line, _EARLIEST).explain())
+
+
 def jitter_of(schedule: str, tick_ms: int, jitter_ms: int) -> int:
     """By how much a tick is put off: anything up to the jitter, and the same on every node."""
     if jitter_ms == 0:

@@ -13,6 +13,7 @@ from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.model.names import MessageId, message_id, queue_name, shown
 from mqworker.operate.audit import Deed, note
 from mqworker.operate.causes import ids_of_cause
+from mqworker.operate.schedules import pause_schedule, read_schedule, resume_schedule, run_schedule_now
 from mqworker.operate.system import System
 from mqworker.operate.wording import counted
 from mqworker.queues.work.drop import drop
@@ -111,6 +112,31 @@ def _resume(system: System, request: Request) -> tuple[int, str]:
     return 1, f"queue {request.queue} hands out messages again"
 
 
+def _look_at_schedule(system: System, request: Request) -> tuple[int, str]:
+    _, view = read_schedule(system, request.what)
+    state = "paused" if view.paused_at_ms is not None else "firing"
+    return 1, f"Schedule {view.name} ({view.timing}) is {state}; it calls {view.task} in queue {view.queue}."
+
+
+def _pause_schedule(system: System, request: Request) -> tuple[int, str]:
+    was_firing = pause_schedule(system, request.what)
+    return int(was_firing), f"schedule {request.what} {'is' if was_firing else 'was already'} paused"
+
+
+def _resume_schedule(system: System, request: Request) -> tuple[int, str]:
+    was_paused = resume_schedule(system, request.what)
+    told = "fires again, from its next tick on" if was_paused else "was not paused"
+    return int(was_paused), f"schedule {request.what} {told}"
+
+
+def _run_schedule(system: System, request: Request) -> tuple[int, str]:
+    message, is_new = run_schedule_now(system, request.what)
+    told = (
+        f"is job {message}" if is_new else f"was not run: its task is unique, and {message} is there already"
+    )
+    return int(is_new), f"the call of schedule {request.what} {told}"
+
+
 def _look_at_job(system: System, request: Request) -> tuple[int, str]:
     _, found = system.find(request.what, request.queue)
     match found.where.state:
@@ -185,6 +211,15 @@ ACTIONS = {
         _look_at_job,
         _cancel,
         is_destructive=True,
+    ),
+    "pause-schedule": _Action(
+        "Pause schedule {what}", "mqworker schedule pause {what}", _look_at_schedule, _pause_schedule
+    ),
+    "resume-schedule": _Action(
+        "Resume schedule {what}", "mqworker schedule resume {what}", _look_at_schedule, _resume_schedule
+    ),
+    "run-schedule": _Action(
+        "Run schedule {what} now", "mqworker schedule run-now {what}", _look_at_schedule, _run_schedule
     ),
     "retry": _Action(
         "Put {what} back in line", "mqworker dead retry {what} -q {queue}", _look_at_letter, _retry

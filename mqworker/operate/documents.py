@@ -19,21 +19,34 @@ from mqworker.operate.causes import Causes
 from mqworker.operate.figures import Statistics
 from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
+from mqworker.operate.schedules import Schedules, ScheduleView
 from mqworker.operate.search import SearchSlice
 from mqworker.operate.status_document import document as status_document
+from mqworker.operate.workflows import WorkflowLine, WorkflowView
+from mqworker.queues.work.accidents import Accident
 from mqworker.redaction import masked_text
+from mqworker.tasks.published_tasks import PublishedTask
 
 # Any: what JSON can hold.
 Document = dict[str, Any]
 
 
-def system_document(picture: Picture) -> Document:
-    """Everything at a glance."""
+def system_document(picture: Picture, *, has_arguments: bool) -> Document:
+    """Everything at a glance; arguments of what runs only for who may see them."""
     return {
         **status_document(picture.view),
-        "held": [asdict(job) for job in picture.held],
+        "held": [_without_arguments(asdict(job), has_arguments=has_arguments) for job in picture.held],
+        "running": [
+            {"node": node, "worker": worker, **_without_arguments(asdict(job), has_arguments=has_arguments)}
+            for (node, worker), jobs in picture.running.items()
+            for job in jobs
+        ],
         "series": series_document(picture.series),
     }
+
+
+def _without_arguments(fields: Document, *, has_arguments: bool) -> Document:
+    return fields if has_arguments else {**fields, "arguments": None}
 
 
 def series_document(series: Series) -> Document:
@@ -149,3 +162,49 @@ def _plain_facts(facts: Mapping[str, Any]) -> Document:
 def audit_document(deeds: Iterable[NotedDeed]) -> Document:
     """What was done, the newest first."""
     return {"deeds": [{"at_ms": noted.at_ms, **asdict(noted.deed)} for noted in deeds]}
+
+
+def schedules_document(found: Schedules) -> Document:
+    """All schedules."""
+    return {
+        "at_ms": found.at_ms,
+        "schedules": [schedule_document(each) for each in found.schedules],
+        "left_out": found.left_out,
+        "unreadable": found.unreadable,
+    }
+
+
+def schedule_document(view: ScheduleView) -> Document:
+    """One schedule."""
+    return {**asdict(view), "last_job": view.last_job}
+
+
+def accident_document(accident: Accident) -> Document:
+    """A worker that died over what it ran."""
+    return {**asdict(accident), "cause": masked_text(accident.cause)}
+
+
+def tasks_document(tasks: Iterable[PublishedTask]) -> Document:
+    """How tasks are called by name."""
+    return {
+        "tasks": [
+            {
+                "name": task.name,
+                "app": task.app,
+                "queue": task.definition.options.queue,
+                "model": task.model,
+                "parameters": list(task.parameters),
+            }
+            for task in tasks
+        ]
+    }
+
+
+def workflows_document(found: Iterable[WorkflowLine]) -> Document:
+    """The newest workflows."""
+    return {"workflows": [asdict(each) for each in found]}
+
+
+def workflow_document(view: WorkflowView) -> Document:
+    """One workflow with its members."""
+    return {**asdict(view), "counts": view.counts}

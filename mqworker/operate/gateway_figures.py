@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mqworker.model.view import ChildView
+from mqworker.model.view import ChildView, NodeView
 
 GATEWAY_ROLE = "gateway"
+_COMMON = {
+    "listens", "connections", "in", "out", "in_per_s", "out_per_s", "waiting", "refused",
+    "broker_waiting", "dispatcher_waiting",
+}  # fmt: skip
 _SHORT = {"taken_in": "in", "given_out": "out"}
 
 
@@ -31,6 +35,38 @@ class GatewayFigures:
 def gateway_figures(children: Sequence[ChildView]) -> list[GatewayFigures]:
     """The gateways among the children of a node."""
     return [_figures(child) for child in children if child.role == GATEWAY_ROLE]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """One gateway of a node, with what only it tells."""
+
+    node: str
+    state: str
+    restarts: int
+    last_exit: str | None
+    figures: GatewayFigures
+    facts: Mapping[str, int | float | str]
+
+
+def gateway_views(nodes: Iterable[NodeView]) -> list[GatewayView]:
+    """All gateways of all nodes."""
+    return [
+        GatewayView(
+            node.name, child.state, child.restarts, child.last_exit, _figures(child), _own_facts(child.facts)
+        )
+        for node in nodes
+        for child in node.children
+        if child.role == GATEWAY_ROLE
+    ]
+
+
+def _own_facts(facts: Mapping[str, object]) -> dict[str, int | float | str]:
+    return {
+        name: value
+        for name, value in facts.items()
+        if name not in _COMMON and isinstance(value, int | float | str) and not isinstance(value, bool)
+    }
 
 
 def gateway_documents(children: Sequence[ChildView]) -> list[dict[str, Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from mqworker.errors import InvalidMessage, StoreRefused
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import decode_record
 from mqworker.model.view import SystemView
+from mqworker.operate.body import masked_arguments
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.script import Call, RawReply, scripts_of
@@ -33,6 +35,9 @@ class HeldJob:
     task: str
     enqueued_at_ms: int
     attempt: int
+    # Any: plain values; secrets are masked by name.
+    arguments: dict[str, Any] | None = field(default=None, repr=False)
+    """None where they are too long to be read for a list."""
 
     @property
     def node(self) -> str:
@@ -80,5 +85,11 @@ def _job(queue: str, consumer: str, record: bytes) -> HeldJob | None:
     except InvalidMessage:
         return None
     return HeldJob(
-        queue, consumer, delivery.id, delivery.task, delivery.enqueued_at_ms, delivery.deliveries + 1
+        queue,
+        consumer,
+        delivery.id,
+        delivery.task,
+        delivery.enqueued_at_ms,
+        delivery.deliveries + 1,
+        masked_arguments(delivery) if len(record) < _CHARACTERS else None,
     )

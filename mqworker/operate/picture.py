@@ -15,6 +15,7 @@ from mqworker.model.throughput import Sample
 from mqworker.model.verdict import Verdict, judge
 from mqworker.model.view import QueueView, SystemView
 from mqworker.operate.held import HeldJob, read_held
+from mqworker.operate.running import RunningJob, read_running
 from mqworker.operate.system import System
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.queues.work.snapshots import read_system
@@ -57,6 +58,8 @@ class Picture:
     held: tuple[HeldJob, ...]
     series: Series
     series_by_queue: dict[str, Series] = field(default_factory=dict)
+    running: dict[tuple[str, str], list[RunningJob]] = field(default_factory=dict)
+    """By node and worker."""
 
 
 class Painter:
@@ -69,7 +72,7 @@ class Painter:
         self._runs: dict[str, dict[int, list[tuple[float, float]]]] = {}
 
     def paint(self) -> Picture:
-        """Read everything: five round trips on a single server, however many look at it."""
+        """Read everything: six round trips on a single server, however many look at it."""
         namespace = self._system.settings.namespace
         view = read_system(self._system.store, namespace)
         names = [queue.name for queue in view.queues if queue.trouble is None]
@@ -80,7 +83,9 @@ class Painter:
         rates = {name: rates_of(samples[name]) for name in names}
         by_queue = {name: self._series(now_s, rates[name], [name]) for name in names}
         total = self._series(now_s, summed(rates.values()), names)
-        return Picture(view, judge(view), tuple(read_held(self._system.store, view)), total, by_queue)
+        held = read_held(self._system.store, view)
+        running = read_running(self._system.store, view, held)
+        return Picture(view, judge(view), tuple(held), total, by_queue, running)
 
     def _note_runs(self, names: Sequence[str], blocks: int) -> dict[str, list[Sample]]:
         """The samples of each queue; on the way, the newest runs are noted."""

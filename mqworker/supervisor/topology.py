@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
 from mqworker.actors.worker import process as worker_process
-from mqworker.supervisor import gateway_child, server_keeper
+from mqworker.supervisor import gateway_child, server_keeper, web_child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 
 SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
 """Only without a redis_url: it keeps the embedded server up."""
+
+
+CONSOLE = ChildPlan(web_child.WEB_CHILD, Role.GATEWAY, web_child.main)
+"""Only with the setting `web`."""
 
 
 def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:

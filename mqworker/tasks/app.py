@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,9 @@ from mqworker.tasks.job import Job, ModelJob
 from mqworker.tasks.options import DEFAULT_QUEUE
 from mqworker.tasks.producer import Producer
 from mqworker.tasks.registry import Registry
+from mqworker.tasks.remote_tasks import RemoteTasks
 from mqworker.tasks.schedules.schedule import Schedule, ScheduleDecorator
+from mqworker.tasks.task import Task
 from mqworker.tasks.workflows.job import WorkflowJob
 from mqworker.tasks.workflows.plan import stored_plan
 
@@ -72,6 +75,7 @@ class App:
         self._given_settings = settings
         self._redis_url = redis_url
         self.registry = Registry()
+        self._remote = RemoteTasks(self.connections, self.hooks, self.clock)
 
     @cached_property
     def settings(self) -> Settings:
@@ -129,6 +133,27 @@ class App:
         return WorkflowJob(
             workflow, self.connections, lambda: stored_plan(self.connections.store, key, self._rebuild_of)
         )
+
+    # Any: what a task takes and returns is known to its code, which need not be here.
+    def named(self, name: str) -> Task[..., Any]:
+        """A task by its name, whether its code is here or not: `app.named("x").using(...).enqueue()`.
+
+        One whose code is elsewhere is taken as its workers published it; read again after ten seconds. One
+        that nobody published goes to the default queue, its arguments unchecked.
+        """
+        definition = self.registry.get(task_name(name))
+        if definition is not None:
+            return Task(definition, self.connections, self.hooks)
+        return self._remote.task(name)
+
+    def send(self, name: str, /, *args: object, **kwargs: object) -> Job[Any]:
+        """Call a task by its name; the arguments are checked against what its workers published."""
+        return self.named(name).enqueue(*args, **kwargs)
+
+    async def asend(self, name: str, /, *args: object, **kwargs: object) -> Job[Any]:
+        """`send` for asyncio."""
+        task = await asyncio.to_thread(self.named, name)
+        return await task.aenqueue(*args, **kwargs)
 
     def producer(self, *, push_batch: int = 500, linger: float = 0.05) -> Producer:
         """A producer that gathers calls and sends them in batches; see `Producer`."""

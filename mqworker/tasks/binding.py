@@ -33,6 +33,7 @@ class Binding:
         )
         own = [each for each in parameters if each is not self._context]
         self._signature = signature.replace(parameters=own)
+        self.own = tuple(own)
         self.parameters = tuple(each.name for each in own)
         self.version = _version(own)
         """The same for all functions that accept the same calls; short, for it travels with refused ones."""

@@ -28,6 +28,7 @@ from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
+from mqworker.actors.dispatcher.accidents import AccidentLog
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
 from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
 from mqworker.actors.dispatcher.figures import FiguresBook
@@ -109,7 +110,9 @@ class Dispatcher:
         predecessor: Predecessor | None = None,
         figures: FiguresBook | None = None,
         strikes: StrikeWatch | None = None,
+        accidents: AccidentLog | None = None,
     ) -> None:
+        self._accidents = accidents
         self._queues = queues
         self._foreign_queues = foreign_queues
         self._slots = slots
@@ -177,8 +180,9 @@ class Dispatcher:
                 self._early_starts.welcome(peer)
             case PeerLost(peer) if peer.startswith(WORKER):
                 self._lose(peer, now_ms)
-            case WorkerExited(worker, cause):
-                self._lost.note_death(self._workers, worker, cause, self._slots.begun(slot_of(worker)))
+            case WorkerExited(worker, cause, rss_bytes):
+                begun = self._slots.begun(slot_of(worker))
+                self._lost.note_death(self._workers, worker, cause, begun, rss_bytes)
             case WorkerLeaving():
                 self._workers.retire(sender)
             case RetireWorker(worker):
@@ -214,6 +218,8 @@ class Dispatcher:
         yield from self._look_after_workers(now_ms)
         if self._figures is not None:
             self._figures.turn(now_ms)
+        if self._accidents is not None:
+            self._accidents.write(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -427,6 +433,8 @@ class Dispatcher:
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
         if self._figures is not None:
             self._figures.note_crashes(settlements_by_queue, self._turned_at_ms)
+        if self._accidents is not None:
+            self._accidents.note(settlements_by_queue, lost.worker, lost.cause)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
 
@@ -476,6 +484,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
         ),
         strikes=StrikeWatch(store, start.settings.namespace),
+        accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()

@@ -84,7 +84,7 @@ class LostWorkers:
         """It could not be judged yet."""
         self._lost.append(lost)
 
-    def note_death(self, workers: Workers, worker: str, cause: str, begun: Begun) -> None:
+    def note_death(self, workers: Workers, worker: str, cause: str, begun: Begun, rss_bytes: int = 0) -> None:
         """The supervisor's word: before or after the end of the pipe, but before the next Attach.
 
         `begun` is what the slot says now: a worker whose pipe broke may have gone on after that.
@@ -92,10 +92,11 @@ class LostWorkers:
         for lost in self._lost:
             if lost.worker.name == worker and lost.worker.cause is None:
                 lost.worker.cause, lost.begun = cause, lost.begun.later(begun)
+                lost.worker.rss_bytes = rss_bytes
                 return
         state = workers.get(worker)
         if state is not None:
-            state.cause = cause
+            state.cause, state.rss_bytes = cause, rss_bytes
 
     def take_dead(self, workers: Workers, now_ms: int) -> list[LostWorker]:
         """Those that are surely dead: the supervisor said so, or started another in their place."""

@@ -96,6 +96,8 @@ class WorkerState:
     """When it was last told of some."""
     cause: str | None = None
     """How it died, once the supervisor has said so."""
+    rss_bytes: int = 0
+    """Its largest memory, told with the cause."""
 
     @property
     def is_idle(self) -> bool:

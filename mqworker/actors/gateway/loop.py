@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -71,7 +71,15 @@ class WorkingGateway(Protocol):
 class GatewayLoop:
     """Runs one gateway until the supervisor drains it or goes away."""
 
-    def __init__(self, gateway: Gateway, control: Mailbox, start: ChildStart, clock: Clock) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        control: Mailbox,
+        start: ChildStart,
+        clock: Clock,
+        peers: Sequence[str] = (BROKER, DISPATCHER),
+    ) -> None:
+        self._peers = peers
         self._gateway = gateway
         self._start = start
         self._clock = clock
@@ -202,7 +210,7 @@ class GatewayLoop:
         while True:
             await asyncio.sleep(_GIVE_UP_EVERY_S)
             now_ms = self._clock.monotonic_ms()
-            for peer in (BROKER, DISPATCHER):
+            for peer in self._peers:
                 self._batches_to(peer).give_up(now_ms)
                 if peer in self._mailboxes:
                     seen_at_ms[peer] = now_ms
@@ -224,10 +232,17 @@ class GatewayLoop:
         return self._node.broker if peer == BROKER else self._node.dispatcher
 
 
-def run_gateway(gateway: Gateway, options: GatewayOptions, control: Mailbox, start: ChildStart) -> int:
-    """Run a gateway to its end; the exit code of the process."""
+def run_gateway(
+    gateway: Gateway,
+    options: GatewayOptions,
+    control: Mailbox,
+    start: ChildStart,
+    *,
+    peers: Sequence[str] = (BROKER, DISPATCHER),
+) -> int:
+    """Run a gateway to its end; the exit code of the process. The console has no peers."""
     collect_seldom_at_gateway()
-    asyncio.run(GatewayLoop(gateway, control, start, SystemClock()).run(options))
+    asyncio.run(GatewayLoop(gateway, control, start, SystemClock(), peers).run(options))
     return 0
 
 

@@ -34,6 +34,7 @@ from mqworker.tasks.events.subscription import register_subscriptions
 from mqworker.tasks.loading import load_app
 from mqworker.tasks.model_marks import publish_models
 from mqworker.tasks.options import AS_SET
+from mqworker.tasks.published_tasks import publish_tasks
 from mqworker.tasks.running.job_log import JobLogs
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
@@ -82,6 +83,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
         announcements=(
             Announcement("schedules", partial(publish_schedules, app), logger_of(start)),
+            Announcement("tasks", partial(publish_tasks, app), logger_of(start)),
             Announcement("models", partial(publish_models, app), logger_of(start)),
             Announcement("subscriptions", partial(register_subscriptions, app), logger_of(start)),
         ),

@@ -6,6 +6,7 @@ Scripts make some keys themselves, from the name of a declared one (decision 9):
 
     parked             zset   which of the delayed somebody could not run (parts/parked.lua)
     limited:<limits>   list   ids that wait for one combination of limits (parts/limited.lua)
+    shares:<minute>    hash   weight~tenant -> how many were let in, a sample (admit.lua)
     results:ends       zset   id -> ends at, ms, of results with a shorter life (parts/result_ends.lua)
 
 docs/redis-keys.md lists all keys of all models.
@@ -58,6 +59,11 @@ def workflow_key(namespace: str, workflow: str) -> str:
     return f"{namespace}:{{flow:{workflow}}}:state"
 
 
+def workflows_key(namespace: str) -> str:
+    """list: ids of the workflows that were enqueued last, the newest first; for whoever looks for one."""
+    return f"{namespace}:workflows"
+
+
 def schedules_key(namespace: str) -> str:
     """hash: app -> all its schedules as JSON, published by its workers when they start."""
     return f"{namespace}:schedules"
@@ -66,6 +72,16 @@ def schedules_key(namespace: str) -> str:
 def strikes_key(namespace: str) -> str:
     """hash: id -> a strike as JSON (model/strike.py), written by people, read by dispatchers."""
     return f"{namespace}:strikes"
+
+
+def accidents_key(namespace: str) -> str:
+    """stream: workers that died over what they ran; see accidents.py."""
+    return f"{namespace}:accidents"
+
+
+def tasks_key(namespace: str) -> str:
+    """hash: app -> how its tasks are called, as JSON, published by its workers when they start."""
+    return f"{namespace}:tasks"
 
 
 TYPE_BY_PART = {
@@ -127,7 +143,7 @@ class WorkQueueKeys:
             f"{prefix}events",  # stream: blocks of events
             f"{prefix}outbox",  # hash: member of a workflow -> how it ended; drained by the broker
             f"{prefix}over",  # set: ids that expired where they lay in the line, holding guards
-            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms
+            f"{prefix}ticks",  # hash: schedule -> its newest tick, ms; pause:<schedule> -> its pause
             f"{prefix}limits",  # zset: limits -> look again at, ms
             f"{prefix}buckets",  # hash: bucket of a rate limit -> full at, ms
         )

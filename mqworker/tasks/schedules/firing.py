@@ -4,6 +4,9 @@ The server's clock says what is due. A firing is one script in the slot of its q
 `schedule@tick` and notes the tick, unless that or a later one is noted already. So a tick is fired once,
 whoever is killed, however late a broker wakes up; and the note is what the next look goes on from. A note
 that lies in the future was made by a clock that was set back since: ticks go on by the new one.
+
+A pause stands beside the tick, and is read after the clock: a tick that came due after it is never fired.
+What came due meanwhile was not meant, whatever the schedule catches up.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from mqworker.queues.work.keys import schedules_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.exchange import UNREADABLE
 from mqworker.store.store import Store
+from mqworker.tasks.schedules.pause import Pause, decode_pause, pause_field
 from mqworker.tasks.schedules.published import ScheduleSpec, decode_published
 
 
@@ -53,9 +57,9 @@ class ScheduleFiring:
     def fire(self) -> int | None:
         """Fire what is due; milliseconds until the next tick, None when there is none."""
         asked_at_ms = self._clock.monotonic_ms()
-        # Any: HGETALL answers app and text in turn, TIME two texts.
-        published, (seconds, micros) = cast(
-            "Any", self._store.send([("HGETALL", self._key), ("TIME",)], self._key)
+        # Any: TIME answers two texts, HGETALL app and text in turn.
+        (seconds, micros), published = cast(
+            "Any", self._store.send([("TIME",), ("HGETALL", self._key)], self._key)
         )
         now_ms = int(seconds) * 1000 + int(micros) // 1000
         step_ms = self.server_clock.note(now_ms, asked_at_ms, self._clock.monotonic_ms())
@@ -71,16 +75,27 @@ class ScheduleFiring:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _fire_or_skip(
-        self, app: bytes, spec: ScheduleSpec, noted: bytes | MqworkerError | None, now_ms: int
+        self, app: bytes, spec: ScheduleSpec, noted: list[bytes | None] | MqworkerError, now_ms: int
     ) -> int | None:
         """One schedule that cannot be fired does not keep the others from it."""
         try:
             if isinstance(noted, MqworkerError):
                 raise noted
-            return self._fire_due(spec, self._last_tick_ms(spec, self._tick_in(spec, noted), now_ms), now_ms)
+            tick, pause = noted
+            last_ms = self._last_tick_ms(spec, self._tick_in(spec, tick), now_ms)
+            return self._fire_unless_paused(spec, decode_pause(pause), last_ms, now_ms)
         except (StoreRefused, InvalidArgument, *UNREADABLE) as error:
             self._skip(app, f"{spec.name}: {error}")
             return None
+
+    def _fire_unless_paused(
+        self, spec: ScheduleSpec, pause: Pause | None, last_ms: int, now_ms: int
+    ) -> int | None:
+        if pause is None:
+            return self._fire_due(spec, last_ms, now_ms)
+        if pause.is_on:
+            return None
+        return self._fire_due(spec, max(last_ms, min(pause.at_ms, now_ms)), now_ms)
 
     def _fire_due(self, spec: ScheduleSpec, last_ms: int, now_ms: int) -> int | None:
         queue = self._queue_of(spec.call.queue)
@@ -95,11 +110,13 @@ class ScheduleFiring:
         next_ms = next_tick_ms(spec.timing, now_ms)
         return None if next_ms is None else next_ms - now_ms
 
-    # Any: HGET answers a text or nothing.
+    # Any: HMGET answers a list of texts, or nothing in their place.
     def _noted_ticks(self, specs: Sequence[ScheduleSpec]) -> list[Any]:
-        """The newest tick of each as it stands in Redis, in one round trip for all."""
+        """The newest tick and the pause of each as they stand in Redis, in one round trip for all."""
         keys = [self._queue_of(spec.call.queue).calls.keys.named("ticks") for spec in specs]
-        commands = [("HGET", key, spec.name) for key, spec in zip(keys, specs, strict=True)]
+        commands = [
+            ("HMGET", key, spec.name, pause_field(spec.name)) for key, spec in zip(keys, specs, strict=True)
+        ]
         return self._store.send_each(commands, keys) if commands else []
 
     def _tick_in(self, spec: ScheduleSpec, noted: bytes | None) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, overload
 from mqworker.errors import InvalidArgument
 from mqworker.model.names import MessageId, shown
 from mqworker.model.workflow_graph import Graph, Parallel, Part, Series, lay_out
-from mqworker.queues.work.keys import workflow_key
+from mqworker.queues.work.keys import workflow_key, workflows_key
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.ids import next_id
 from mqworker.tasks.options import DEFAULT_QUEUE, Seconds, milliseconds
@@ -33,6 +33,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 DAY_S = 24 * 3600
 FIELDS_AT_ONCE = 500
+MOST_LISTED = 1_000
+"""Ids of the newest workflows, for whoever looks for one without knowing its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Workflow(Step[R_co]):
         fields = graph.fields() | {"kept_ms": str(kept_ms)} | dict(_calls(graph, workflow))
         first = next((node.call.plan.queue for node in graph.calls.values()), DEFAULT_QUEUE)
         _store(connections, workflow, fields)
+        _list(connections, workflow)
         sender = connections.sender(first)
         sender.register()
         keys = sender.work.calls.keys
@@ -165,3 +168,9 @@ def _store(connections: Connections, workflow: MessageId, fields: dict[str, str]
         arguments = itertools.chain.from_iterable(some)
         # Writing the same fields again changes nothing, and nobody looks at them before the start.
         connections.store.send([("HSET", key, *arguments), ("PEXPIRE", key, LONGEST_RUN_MS)], key)
+
+
+def _list(connections: Connections, workflow: MessageId) -> None:
+    key = workflows_key(connections.namespace)
+    # Sent twice it stands there twice, and whoever reads the list leaves that out.
+    connections.store.send([("LPUSH", key, workflow), ("LTRIM", key, 0, MOST_LISTED - 1)], key)

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -23,6 +24,7 @@ _MOST_SESSIONS = 10_000
 _MOST_FAILURES = 10
 _FAILURES_WITHIN_S = 60.0
 _WORDS_IN_LINE = 3
+_LONGEST_USER = 200
 
 
 class Role(IntEnum):
@@ -73,18 +75,36 @@ def demand_search(identity: Identity, wanted: JobFilter) -> None:
         raise NotAllowed(f"the role {identity.role.name.lower()} may not see arguments, nor search by them")
 
 
+@dataclass(frozen=True, slots=True)
+class TrustedProxy:
+    """A proxy that has asked who somebody is, and says so in a header; from its address alone it counts."""
+
+    user_header: str
+    addresses: frozenset[str]
+    role_header: str = "x-mqworker-role"
+
+    def identity(self, client: str | None, headers: Mapping[str, str]) -> Identity | None:
+        """Who the proxy says it is; None from anywhere else, without a name, or with an unknown role."""
+        name = headers.get(self.user_header, "").strip()
+        if client not in self.addresses or not name or len(name) > _LONGEST_USER or not name.isprintable():
+            return None
+        role = Role.__members__.get(headers.get(self.role_header, "view").upper())
+        return None if role is None else Identity(name, role)
+
+
 @dataclass(slots=True)
 class Access:
     """The tokens, as their hashes, and who is logged in."""
 
     identity_by_hash: dict[bytes, Identity] = field(default_factory=dict)
+    proxy: TrustedProxy | None = None
     _sessions: OrderedDict[str, Identity] = field(default_factory=OrderedDict)
     _failures: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_FAILURES))
 
     @property
     def is_open(self) -> bool:
         """Whether nobody has to say who they are."""
-        return not self.identity_by_hash
+        return not self.identity_by_hash and self.proxy is None
 
     def identify(self, *, bearer: str | None, session: str | None) -> Identity | None:
         """Who sends this request; None: somebody unknown."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,21 +15,34 @@ from mqworker.errors import InvalidArgument, StoreUnavailable, UnknownQueue
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
+from mqworker.operate.calls import call_of
 from mqworker.operate.causes import read_causes
 from mqworker.operate.documents import (
+    accident_document,
     audit_document,
     causes_document,
     job_document,
     preview_document,
+    schedule_document,
+    schedules_document,
     search_document,
     series_document,
     system_document,
+    tasks_document,
+    workflow_document,
+    workflows_document,
 )
+from mqworker.operate.gateway_figures import gateway_views
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import read_job
+from mqworker.operate.limits import read_limits
+from mqworker.operate.models import read_models
 from mqworker.operate.picture import Picture
+from mqworker.operate.schedules import read_schedule, read_schedules
 from mqworker.operate.search import MOST_FOUND, search
 from mqworker.operate.status_document import queue_document
+from mqworker.operate.workflows import read_workflow, read_workflows
+from mqworker.queues.work.accidents import read_accidents
 from mqworker_services.web.access import LOCAL, Identity, demand_search
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.openapi import openapi_document
@@ -53,6 +68,16 @@ class Api:
             Route("/api/v1/search", self.search),
             Route("/api/v1/dead", self.dead),
             Route("/api/v1/audit", self.audit),
+            Route("/api/v1/schedules", self.schedules),
+            Route("/api/v1/schedule", self.schedule),
+            Route("/api/v1/workflows", self.workflows),
+            Route("/api/v1/workflow", self.workflow),
+            Route("/api/v1/limits", self.limits),
+            Route("/api/v1/models", self.models),
+            Route("/api/v1/gateways", self.gateways),
+            Route("/api/v1/accidents", self.accidents),
+            Route("/api/v1/tasks", self.tasks),
+            Route("/api/v1/tasks/{name}/enqueue", self.enqueue, methods=["POST"]),
             Route("/api/v1/actions/preview", self.preview),
             Route("/api/v1/actions", self.act, methods=["POST"]),
         ]
@@ -61,9 +86,10 @@ class Api:
         """The API in the words of OpenAPI."""
         return JSONResponse(openapi_document(request.scope.get("root_path", "")))
 
-    async def system(self, _request: Request) -> Response:
+    async def system(self, request: Request) -> Response:
         """Everything at a glance."""
-        return JSONResponse(system_document(await self._picture()))
+        has_arguments = _identity(request).can_see_arguments
+        return JSONResponse(system_document(await self._picture(), has_arguments=has_arguments))
 
     async def queue(self, request: Request) -> Response:
         """One queue, with its last minute."""
@@ -104,6 +130,62 @@ class Api:
         count = _number(request, "limit", 200)
         return JSONResponse(audit_document(await asyncio.to_thread(read_audit, self._console.system, count)))
 
+    async def schedules(self, _request: Request) -> Response:
+        """All schedules."""
+        return JSONResponse(schedules_document(await asyncio.to_thread(read_schedules, self._console.system)))
+
+    async def schedule(self, request: Request) -> Response:
+        """One schedule."""
+        name = request.query_params.get("name", "")
+        at_ms, view = await asyncio.to_thread(read_schedule, self._console.system, name)
+        return JSONResponse({"at_ms": at_ms, **schedule_document(view)})
+
+    async def workflows(self, _request: Request) -> Response:
+        """The newest workflows."""
+        return JSONResponse(workflows_document(await asyncio.to_thread(read_workflows, self._console.system)))
+
+    async def workflow(self, request: Request) -> Response:
+        """One workflow with its members."""
+        flow = request.query_params.get("id", "")
+        return JSONResponse(
+            workflow_document(await asyncio.to_thread(read_workflow, self._console.system, flow))
+        )
+
+    async def limits(self, _request: Request) -> Response:
+        """Limits and fairness."""
+        return JSONResponse(asdict(await asyncio.to_thread(read_limits, self._console.system)))
+
+    async def models(self, _request: Request) -> Response:
+        """Queues that are no work queues."""
+        view = (await self._picture()).view
+        return JSONResponse(asdict(await asyncio.to_thread(read_models, self._console.system, view)))
+
+    async def gateways(self, _request: Request) -> Response:
+        """The gateways of all nodes."""
+        view = (await self._picture()).view
+        return JSONResponse({"gateways": [asdict(each) for each in gateway_views(view.nodes)]})
+
+    async def accidents(self, request: Request) -> Response:
+        """Workers that died over what they ran."""
+        site, count = self._console.system, _number(request, "limit", 100)
+        found = await asyncio.to_thread(read_accidents, site.store, site.settings.namespace, count)
+        return JSONResponse({"accidents": [accident_document(each) for each in found]})
+
+    async def tasks(self, _request: Request) -> Response:
+        """How the tasks are called that workers published."""
+        return JSONResponse(tasks_document(await asyncio.to_thread(self._console.caller.tasks)))
+
+    async def enqueue(self, request: Request) -> Response:
+        """Call a task by its name; the arguments are checked."""
+        identity = _identity(request)
+        if not identity.may("enqueue"):
+            return JSONResponse({"error": f"the role {identity.role.name.lower()} may not do this"}, 403)
+        most = self._console.settings.max_message_bytes * 2 + _LONGEST_BODY
+        call = call_of(request.path_params["name"], await _json(request, most))
+        job = await asyncio.to_thread(self._console.caller.enqueue, call)
+        answer = {"id": job.id, "queue": job.queue, "is_new": job.is_new}
+        return JSONResponse(answer, 201 if job.is_new else 200)
+
     async def preview(self, request: Request) -> Response:
         """What an action would do."""
         get = request.query_params.get
@@ -130,17 +212,23 @@ def _identity(request: Request) -> Identity:
     return identity_of(request) or LOCAL  # the guard lets nobody in without one
 
 
-async def _asked(request: Request) -> Asked:
+# Any: what JSON can hold.
+async def _json(request: Request, most_bytes: int) -> dict[str, Any]:
+    """The body, whose size is bounded before it is read; what is no object is an empty one."""
     length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > _LONGEST_BODY:
-        raise InvalidArgument(f"the body is {length[:20] or '?'} bytes; accepted are up to {_LONGEST_BODY:,}")
+    if not length.isdecimal() or int(length) > most_bytes:
+        raise InvalidArgument(f"the body is {length[:20] or '?'} bytes; accepted are up to {most_bytes:,}")
     if not request.headers.get("content-type", "").startswith("application/json"):
         raise InvalidArgument("the body has another type; accepted is application/json")
     try:
         body = json.loads(await request.body())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"the body is no JSON: {error}") from error
-    fields = body if isinstance(body, dict) else {}
+    return body if isinstance(body, dict) else {}
+
+
+async def _asked(request: Request) -> Asked:
+    fields = await _json(request, _LONGEST_BODY)
     action, queue, what = (fields.get(name, "") for name in ("action", "queue", "what"))
     if not all(isinstance(each, str) for each in (action, queue, what)):
         raise InvalidArgument("the body does not fit; accepted are texts: action, queue, what")

@@ -26,6 +26,7 @@ from mqworker_services.web.finding import Finding
 from mqworker_services.web.guard import Guard
 from mqworker_services.web.pages import Pages
 from mqworker_services.web.rendering import HERE
+from mqworker_services.web.system_pages import SystemPages
 
 HTTP_NOT_FOUND = 404
 _SMALLEST_GZIP_BYTES = 1_000
@@ -57,6 +58,7 @@ def console(
     app = Starlette(
         routes=[
             *Pages(made).routes,
+            *SystemPages(made).routes,
             *Api(made).routes,
             *finding.routes,
             Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),

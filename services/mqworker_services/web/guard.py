@@ -72,6 +72,9 @@ class Guard:
         session = HTTPConnection(scope).cookies.get(COOKIE)
         is_bearer = kind.lower() == "bearer"
         identity = self.access.identify(bearer=bearer if is_bearer else None, session=session)
+        if identity is None and self.access.proxy is not None:
+            client = scope.get("client")
+            identity = self.access.proxy.identity(client[0] if client else None, headers)
         root = scope.get("root_path", "")
         path = scope["path"].removeprefix(root)
         if identity is None and not path.startswith(_OPEN_TO_ALL):

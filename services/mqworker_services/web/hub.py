@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mqworker.errors import MqworkerError
+from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.operate.picture import Painter, Picture
 
 EVERY_S = 1.0
+MOST_BUSY = 10.0
+"""A page that takes long to read is read more seldom: a tenth of the time goes into it, as a rule."""
+LONGEST_S = 5.0
+
+
+class Told(NamedTuple):
+    """What a viewer is told: a picture, or that there is none to be had; then the one it has stays."""
+
+    html: str | None
+    outage: str | None = None
 
 
 class Topic(NamedTuple):
     """What a viewer watches; viewers of the same one share each rendering."""
 
-    page: str
-    name: str
+    path: str
+    query: str
     root: str
     """Where the console is mounted."""
+    role: int
+    """What the viewer may see: arguments are hidden from some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +44,10 @@ class Moment:
     trouble: str | None = None
 
 
-Render = Callable[[Topic, Moment], str]
+Render = Callable[[Topic], Awaitable[str]]
+"""What is to be seen of a topic now; raises StoreUnavailable where nobody can know."""
+TellOutage = Callable[[str, float | None], str]
+"""What stands above the last picture: why there is no newer one, and how old it is, in seconds."""
 
 
 class Gallery:
@@ -83,22 +98,32 @@ class Viewer:
     """One open tab: at most one text waits for it, the newest."""
 
     topic: Topic
-    texts: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(1))
+    texts: asyncio.Queue[Told | None] = field(default_factory=lambda: asyncio.Queue(1))
 
-    def offer(self, text: str | None) -> None:
+    def offer(self, text: Told | None) -> None:
         """Give it this instead of what it has not taken yet."""
         with suppress(asyncio.QueueEmpty):
             self.texts.get_nowait()
         self.texts.put_nowait(text)
 
 
-class Hub:
-    """Paints, renders once for each topic, and tells every viewer."""
+@dataclass(slots=True)
+class Sheet:
+    """The last text of a topic, when it was made, and when it is made anew."""
 
-    def __init__(self, gallery: Gallery, render: Render) -> None:
-        self._gallery = gallery
+    text: str = ""
+    made_at_s: float = 0.0
+    due_at_s: float = 0.0
+
+
+class Hub:
+    """Renders each topic that is watched once, and tells every viewer of it."""
+
+    def __init__(self, render: Render, tell_outage: TellOutage) -> None:
         self._render = render
+        self._tell_outage = tell_outage
         self._viewers: set[Viewer] = set()
+        self._sheets: dict[Topic, Sheet] = {}
         self._reader: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -107,8 +132,8 @@ class Hub:
         """How many watch now."""
         return len(self._viewers)
 
-    async def watch(self, topic: Topic) -> AsyncIterator[str]:
-        """What a viewer is to see, one text after another, until the hub closes."""
+    async def watch(self, topic: Topic) -> AsyncIterator[Told]:
+        """What a viewer is to see, one picture after another, until the hub closes."""
         viewer = Viewer(topic)
         self._viewers.add(viewer)
         if self._reader is None or self._reader.done():
@@ -127,10 +152,27 @@ class Hub:
 
     async def _read_while_watched(self) -> None:
         while self._viewers and not self._is_closed:
-            moment = await self._gallery.current(at_most_s=EVERY_S / 2)
-            texts: dict[Topic, str] = {}
-            for viewer in tuple(self._viewers):
-                if viewer.topic not in texts:
-                    texts[viewer.topic] = self._render(viewer.topic, moment)
-                viewer.offer(texts[viewer.topic])
+            topics = {viewer.topic for viewer in self._viewers}
+            self._sheets = {topic: self._sheets.get(topic, Sheet()) for topic in topics}
+            for topic in topics:
+                if self._sheets[topic].due_at_s <= asyncio.get_running_loop().time():
+                    self._tell(topic, await self._text(topic))
             await asyncio.sleep(EVERY_S)
+
+    async def _text(self, topic: Topic) -> Told:
+        loop, sheet = asyncio.get_running_loop(), self._sheets[topic]
+        began_at_s = loop.time()
+        try:
+            sheet.text = await self._render(topic)
+        except StoreUnavailable as error:
+            age_s = loop.time() - sheet.made_at_s if sheet.text else None
+            return Told(sheet.text or None, self._tell_outage(str(error), age_s))
+        sheet.made_at_s = loop.time()
+        pause_s = min(LONGEST_S, MOST_BUSY * (sheet.made_at_s - began_at_s))
+        sheet.due_at_s = sheet.made_at_s + pause_s - EVERY_S
+        return Told(sheet.text)
+
+    def _tell(self, topic: Topic, text: Told) -> None:
+        for viewer in self._viewers:
+            if viewer.topic == topic:
+                viewer.offer(text)

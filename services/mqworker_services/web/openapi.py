@@ -51,6 +51,18 @@ _READS: dict[str, tuple[str, list[tuple[str, str, bool]]]] = {
     ),
     "/api/v1/dead": ("Dead letters by cause.", [_QUEUE]),
     "/api/v1/audit": ("What was done, the newest first.", [("limit", "How many, up to 1,000.", False)]),
+    "/api/v1/schedules": ("All schedules, the one that fires next first.", []),
+    "/api/v1/schedule": ("One schedule.", [("name", "app/name of the schedule.", True)]),
+    "/api/v1/workflows": ("The newest workflows that are still kept.", []),
+    "/api/v1/workflow": ("One workflow with its members.", [("id", "Id of the workflow.", True)]),
+    "/api/v1/limits": ("Rate limits and the shares of tenants.", []),
+    "/api/v1/models": ("Queues that are no work queues, in the words of their models.", []),
+    "/api/v1/gateways": ("The gateways of all nodes.", []),
+    "/api/v1/accidents": (
+        "Workers that died over what they ran, the newest first.",
+        [("limit", "How many, up to 1,000.", False)],
+    ),
+    "/api/v1/tasks": ("Tasks that can be called by name: queue and parameters.", []),
     "/api/v1/actions/preview": (
         "What an action would do: count, effect and command. It changes nothing.",
         [_ACTION, ("queue", "Queue that is meant.", True), ("what", "Id of a message, or a cause.", False)],
@@ -91,6 +103,7 @@ def openapi_document(root: str) -> Document:
     for path, (summary, fields, needed) in _WRITES.items():
         method, _, place = path.partition(" ")
         paths.setdefault(place, {})[method] = _write(summary, fields, needed)
+    paths["/api/v1/tasks/{name}/enqueue"] = {"post": _enqueue()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -158,6 +171,34 @@ def _write(summary: str, fields: Document, needed: list[str]) -> Document:
             "2XX": _answer({"type": "object"}),
             "403": {"description": "The role of the token may not do this."},
             "409": {"description": "It cannot be done any more."},
+            **_errors(),
+        },
+    }
+
+
+def _enqueue() -> Document:
+    body = _object(
+        {
+            "args": {"type": "array", "items": {}},
+            "kwargs": {"type": "object"},
+            "delay": {"type": "number", "description": "Seconds from now."},
+            "deadline": {"type": "number", "description": "Seconds from now; started later, it expires."},
+            "priority": {"type": "integer", "minimum": 0, "maximum": 9},
+            "id": {"type": "string", "description": "Chosen by the caller: sent twice, it is stored once."},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        }
+    )
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    stored = _object({"id": {"type": "string"}, "queue": {"type": "string"}, "is_new": {"type": "boolean"}})
+    return {
+        "summary": "Call a task by its name; the arguments are checked against what its workers published.",
+        "parameters": [name],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": _answer(stored) | {"description": "An equal call was stored before; this is its job."},
+            "201": _answer(stored) | {"description": "Stored."},
+            "403": {"description": "The role of the token may not do this."},
+            "409": {"description": "Its queue is of another model."},
             **_errors(),
         },
     }

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mqworker.errors import InvalidArgument, UnknownQueue
+from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
@@ -22,12 +22,13 @@ from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import ROUTE, read_job
 from mqworker.operate.search import SearchSlice, search
 from mqworker.operate.system import close_names
+from mqworker.operate.workflows import find_workflow
 from mqworker_services.web.access import COOKIE, Identity, demand_search
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.hub import Topic
 from mqworker_services.web.timeline import timeline_of
 
-_LIVE_PAGES = {"overview", "queue"}
+_LONGEST_QUERY = 2_000
 _LONGEST_FORM = 20_000
 
 
@@ -36,6 +37,8 @@ class Pages:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        live = {"/": self.overview, "/queue": self.queue, "/job": self.job, "/dead": self.dead}
+        console.live_pages |= live
 
     @property
     def routes(self) -> list[Route]:
@@ -57,10 +60,7 @@ class Pages:
     async def overview(self, request: Request) -> Response:
         """Everything at a glance."""
         moment = await self._console.gallery.current()
-        live = f"/live?{urlencode({'page': 'overview'})}"
-        return self._console.page(
-            request, "overview.html", moment=moment, picture=moment.picture, live=live, name=""
-        )
+        return self._console.page(request, "overview.html", moment=moment, picture=moment.picture)
 
     async def queue(self, request: Request) -> Response:
         """One queue."""
@@ -70,15 +70,18 @@ class Pages:
             known = [queue.name for queue in moment.picture.view.queues]
             if name not in known:
                 raise UnknownQueue(f"there is no queue {name[:200]!r}; {close_names(name[:200], known)}")
-        live = f"/live?{urlencode({'page': 'queue', 'name': name})}"
-        return self._console.page(
-            request, "queue.html", moment=moment, picture=moment.picture, live=live, name=name
-        )
+        return self._console.page(request, "queue.html", moment=moment, picture=moment.picture, name=name)
 
     async def job(self, request: Request) -> Response:
         """One job: why it does not run, its route and its attempts."""
         message, queue = request.query_params.get("id", ""), request.query_params.get("queue")
-        job = await asyncio.to_thread(read_job, self._console.system, message, queue or None)
+        try:
+            job = await asyncio.to_thread(read_job, self._console.system, message, queue or None)
+        except MqworkerError:
+            if await asyncio.to_thread(find_workflow, self._console.system, message) is None:
+                raise
+            root = request.scope.get("root_path", "")
+            return RedirectResponse(f"{root}/workflow?{urlencode({'id': message})}", 303)
         identity = _somebody(request)
         delivery = job.trace.delivery
         arguments = masked_arguments(delivery) if delivery and identity.can_see_arguments else None
@@ -141,14 +144,15 @@ class Pages:
 
     async def live(self, request: Request) -> Response:
         """What is to be seen on a page, again and again, as server-sent events."""
-        page, name = request.query_params.get("page", ""), request.query_params.get("name", "")
-        if page not in _LIVE_PAGES:
-            raise InvalidArgument(f"page is {page[:60]!r}; accepted are overview and queue")
-        topic = Topic(page, name, request.scope.get("root_path", ""))
+        path, query = request.query_params.get("path", ""), request.query_params.get("query", "")
+        if path not in self._console.live_pages or len(query) > _LONGEST_QUERY:
+            accepted = ", ".join(self._console.live_pages)
+            raise InvalidArgument(f"path is {path[:60]!r}; accepted are {accepted}")
+        topic = Topic(path, query, request.scope.get("root_path", ""), _somebody(request).role)
 
         async def events() -> AsyncIterator[str]:
-            async for html in self._console.hub.watch(topic):
-                yield f"event: picture\ndata: {json.dumps({'html': html})}\n\n"
+            async for told in self._console.hub.watch(topic):
+                yield f"event: picture\ndata: {json.dumps(told._asdict())}\n\n"
 
         return StreamingResponse(
             events(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,7 +31,7 @@ HERE = Path(__file__).parent
 _QUEUE = re.compile(r"queue ([A-Za-z0-9_.-]+)")
 _NODE = re.compile(r"node ([A-Za-z0-9_.-]+)")
 _NO_ANCHOR = re.compile(r"[^A-Za-z0-9_.-]")
-_LONGEST_NAME = 80
+_LONGEST_NAME, _LONGEST_CALL = 80, 160
 
 
 def environment() -> Environment:
@@ -53,6 +54,7 @@ def environment() -> Environment:
         "name": lambda text: safe(str(text), _LONGEST_NAME),
         "lines": lambda text: "\n".join(escaped(line) for line in str(text).splitlines()),
         "cut": cut,
+        "call": call_text,
         "instant": instant,
         "json": lambda value: json.dumps(value, separators=(",", ":")),
         "bars": bars,
@@ -61,7 +63,7 @@ def environment() -> Environment:
         "masked": lambda text: masked_text(str(text)),
     }
     made.tests |= {"search_word": lambda text, word: word in text}
-    made.globals |= {"query": query, "place_of": place_of, "nothing": NOTHING, "total": total}
+    made.globals |= {"query": query, "place_of": place_of, "nothing": NOTHING, "total": total, "meter": meter}
     return made
 
 
@@ -99,6 +101,23 @@ def place_of(reason: str) -> str | None:
         return f"/queue?{query(name=queue[1])}"
     node = _NODE.search(reason)
     return f"/#node-{node[1]}" if node else None
+
+
+def call_text(arguments: Mapping[str, Any]) -> str:
+    """Arguments as one writes them in a call."""
+    positional = [json.dumps(each, ensure_ascii=False) for each in arguments["args"]]
+    named = [f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in arguments["kwargs"].items()]
+    return cut(", ".join([*positional, *named]), _LONGEST_CALL)
+
+
+def meter(share: float, kind: str = "") -> Markup:
+    """A bar that is filled so far, from 0 to 1."""
+    width = round(min(1.0, max(0.0, share)) * 100, 1)
+    pattern = (
+        '<svg class="meter {}" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect width="{}" height="8"/></svg>'
+    )
+    return Markup(pattern).format(kind, width)  # noqa: S704 - a fixed pattern, its parts escaped
 
 
 def total(queues: Iterable[QueueView], counter: str) -> int:

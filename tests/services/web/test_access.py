@@ -22,7 +22,7 @@ def log_in(client: TestClient, role: str) -> None:
 
 def test_nobody_sees_anything_without_a_token(locked: TestClient) -> None:
     assert locked.get("/").headers["location"] == "/login?back=/"
-    assert locked.get("/live?page=overview").status_code == 401
+    assert locked.get("/live?path=/").status_code == 401
     assert locked.get("/api/v1/system").status_code == 401
     assert locked.get("/api/v1/system", headers={"authorization": "Bearer wrong"}).status_code == 401
     assert (

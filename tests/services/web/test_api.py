@@ -86,6 +86,12 @@ def test_the_openapi_document_names_every_route(page: TestClient) -> None:
     assert set(told["paths"]) == served - {"/api/v1/openapi.json"}
     for path, methods in told["paths"].items():
         for method, operation in methods.items():
-            params = {each["name"]: "1" for each in operation.get("parameters", ()) if each["required"]}
-            answer = page.request(method, path, params=params, json={} if method == "post" else None)
+            given = [each for each in operation.get("parameters", ()) if each["required"]]
+            params = {each["name"]: "1" for each in given if each["in"] == "query"}
+            answer = page.request(
+                method,
+                path.replace("{name}", "shop.nobody"),
+                params=params,
+                json={} if method == "post" else None,
+            )
             assert str(answer.status_code) in operation["responses"], (path, answer.text)

@@ -11,10 +11,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from mqworker import App, chain, group
 from mqworker.model.instant import After
 from mqworker.model.names import TaskName
 from mqworker.operate.audit import read_audit
 from mqworker.operate.causes import read_causes
+from mqworker.operate.schedules import read_schedule
 from mqworker.operate.system import System, opened
 from mqworker.settings import Settings
 from tests.services.web.web_browser import Browser
@@ -25,7 +27,7 @@ from tests.support.real_server import RealServer, free_port
 
 APP = """
 import time
-from mqworker import App, Retry
+from mqworker import App, Context, Retry
 
 app = App("shop")
 
@@ -36,6 +38,17 @@ def price(item: int) -> int:
 @app.task(queue="images")
 def resize(image: int) -> None:
     time.sleep(60)
+
+@app.task(queue="long")
+def watch(ctx: Context, camera: int, password: str) -> None:
+    ctx.progress(1, 4)
+    time.sleep(5)
+
+@app.task(rate="1/h", queue="slow")
+def mail(tenant: str) -> None: ...
+
+@app.schedule("0 3 1 1 *", name="yearly")
+def yearly() -> None: ...
 
 @app.task(retry=Retry(max=2, first=0.05))
 def charge(order: int, tenant: str) -> None:
@@ -135,6 +148,18 @@ def enqueue(system: System, task: str, count: int, queue: str = "default", **opt
     return [message.id for message in messages]
 
 
+def front(scene: Scene) -> App:
+    return App("front", settings=scene.system.settings)
+
+
+def a_workflow(scene: Scene) -> str:
+    app = front(scene)
+    price = app.named("shop.price")
+    job = chain(group(price.s(number) for number in range(9)), price.si(1)).enqueue()
+    app.close()
+    return str(job.id)
+
+
 @pytest.mark.parametrize("width", [400, 800, 1_600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_fits_its_window_without_a_complaint(
@@ -152,6 +177,14 @@ def test_every_page_fits_its_window_without_a_complaint(
         "/search?q=state:succeeded",
         "/dead",
         "/audit",
+        "/schedules",
+        "/schedule?name=shop/yearly",
+        "/workflows",
+        f"/workflow?id={a_workflow(scene)}",
+        "/limits",
+        "/models",
+        "/gateways",
+        "/accidents",
     ):
         browser.open(path)
 
@@ -276,6 +309,9 @@ def test_dead_letters_are_retried_and_dropped_as_a_group(browser: Browser, scene
 def test_a_refused_action_is_told_in_the_dialog(browser: Browser, scene: Scene) -> None:
     (waiting,) = enqueue(scene.system, "price", 1, due=After(3_600_000))
     browser.open(f"/job?id={waiting}")
+    browser.wait_for("live")
+    browser.keys("p")  # or the button would be gone by itself
+    browser.wait_for("paused")
     scene.system.open_queue("default").cancel(waiting)
 
     browser.click("a.button.danger")
@@ -283,6 +319,90 @@ def test_a_refused_action_is_told_in_the_dialog(browser: Browser, scene: Scene) 
     browser.wait_for("there is nothing to cancel")
     complaints = browser.complaints()  # a browser notes each answer of 400 and more
     assert all("404" in each or "409" in each for each in complaints), complaints
+
+
+def test_a_schedule_is_paused_resumed_and_run_now(browser: Browser, scene: Scene) -> None:
+    browser.open("/schedules")
+    browser.wait_for("shop/yearly")
+    browser.click("a.button[hx-get*=pause-schedule]")
+    browser.wait_for("mqworker schedule pause shop/yearly")
+    browser.click("dialog button")
+
+    browser.wait_for("schedule shop/yearly is paused")
+    assert read_schedule(scene.system, "shop/yearly")[1].paused_at_ms is not None
+    browser.open("/schedule?name=shop/yearly")
+    browser.click("a.button[hx-get*=run-schedule]")
+    browser.wait_for("mqworker schedule run-now shop/yearly")
+    browser.click("dialog button")
+    browser.wait_for("the call of schedule shop/yearly is job")
+    browser.click("a.button[hx-get*=resume-schedule]")
+    browser.wait_for("mqworker schedule resume shop/yearly")
+    browser.click("dialog button")
+
+    browser.wait_for("fires again")
+    assert read_schedule(scene.system, "shop/yearly")[1].paused_at_ms is None
+    actions = [noted.deed.action for noted in read_audit(scene.system)][:3]
+    assert actions == ["resume-schedule", "run-schedule", "pause-schedule"]
+
+
+def test_a_workflow_is_drawn_and_found_by_its_id_among_jobs(browser: Browser, scene: Scene) -> None:
+    flow = a_workflow(scene)
+    browser.open(f"/job?id={flow}")
+
+    browser.wait_for("10 members: 10 succeeded")  # live: it ends while one looks
+    assert browser.value_of("document.querySelectorAll('.graph .box').length") == 2
+    assert browser.value_of("location.pathname") == "/workflow"
+
+
+def test_a_limit_tells_who_waits_and_when_the_next_may_start(browser: Browser, scene: Scene) -> None:
+    app = front(scene)
+    for _ in range(3):
+        app.send("shop.mail", "acme")
+    app.close()
+    browser.open("/limits")
+
+    browser.wait_for("2 wait at 1 gate")
+    browser.wait_for("in 59 min")
+
+
+def test_what_a_worker_runs_is_shown_with_its_progress_and_secrets_masked(
+    browser: Browser, scene: Scene
+) -> None:
+    app = front(scene)
+    app.send("shop.watch", 7, password="hunter2")  # noqa: S106 - made up
+    app.close()
+    browser.open("/")
+
+    browser.wait_for("password=***")
+    browser.wait_for("25 %")
+    assert "hunter2" not in browser.text()
+
+
+def test_a_killed_worker_stands_among_the_accidents(browser: Browser, scene: Scene) -> None:
+    browser.open("/accidents")
+    browser.wait_for("live")
+    (held,) = enqueue(scene.system, "resize", 1, "images")
+    wait_until(lambda: scene.system.open_queue("images").counts().leased == 1, "it runs", DEADLINE_S)
+
+    for worker in ("worker:0", "worker:1"):
+        scene.node.kill(worker)
+
+    browser.wait_for(held)
+    browser.wait_for("runs again, alone in a worker")
+    scene.system.store.run(scene.system.open_queue("images").calls.request_kill(held))  # type: ignore[arg-type]
+
+
+def test_while_redis_is_away_a_page_keeps_its_last_picture(browser: Browser, scene: Scene) -> None:
+    browser.open("/schedules")
+    browser.wait_for("live")
+    scene.server.pause()
+    try:
+        browser.wait_for("No Redis")
+        assert "shop/yearly" in browser.text()
+    finally:
+        scene.server.resume()
+
+    browser.wait_until("document.getElementById('pulse').textContent === 'live'")
 
 
 def test_while_redis_is_away_the_page_says_so_and_recovers(browser: Browser, scene: Scene) -> None:

@@ -9,9 +9,9 @@ from typing import Any, cast
 from mqworker.errors import StoreUnavailable
 from mqworker.operate.picture import Painter
 from mqworker_services.web import hub as hub_module
-from mqworker_services.web.hub import Gallery, Hub, Moment, Topic
+from mqworker_services.web.hub import Gallery, Hub, Moment, Told, Topic
 
-OVERVIEW = Topic("overview", "", "")
+OVERVIEW = Topic("/", "", "", 1)
 
 
 class CountingPainter:
@@ -31,10 +31,15 @@ class CountingPainter:
 def a_hub(painter: CountingPainter) -> tuple[Hub, Gallery]:
     # A cast: a picture is whatever the painter makes; the hub only passes it on.
     gallery = Gallery(lambda: cast("Painter", painter))
-    return Hub(gallery, lambda _, moment: f"{moment.picture} {moment.trouble}"), gallery
+
+    async def render(_: Topic) -> str:
+        moment = await gallery.current(at_most_s=0)
+        return f"{moment.picture} {moment.trouble}"
+
+    return Hub(render, lambda trouble, age_s: f"{trouble} {age_s}"), gallery
 
 
-async def texts(hub: Hub, count: int) -> list[str]:
+async def texts(hub: Hub, count: int) -> list[Told]:
     seen = []
     async with aclosing(cast("Any", hub.watch(OVERVIEW))) as stream:
         async for text in stream:
@@ -75,7 +80,7 @@ def test_a_slow_viewer_gets_the_newest_and_keeps_nothing_waiting(monkeypatch: An
     monkeypatch.setattr(hub_module, "EVERY_S", 0.01)
     painter = CountingPainter()
 
-    async def run() -> list[str]:
+    async def run() -> list[Told]:
         hub, gallery = a_hub(painter)
         stream = hub.watch(OVERVIEW)
         first = await anext(stream)
@@ -88,7 +93,7 @@ def test_a_slow_viewer_gets_the_newest_and_keeps_nothing_waiting(monkeypatch: An
         return [first, second]
 
     first, second = asyncio.run(run())
-    assert int(second.split()[0]) > int(first.split()[0]) + 1
+    assert int(str(second.html).split()[0]) > int(str(first.html).split()[0]) + 1
 
 
 def test_while_the_store_is_away_the_last_picture_stays(monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
@@ -106,7 +111,7 @@ def test_while_the_store_is_away_the_last_picture_stays(monkeypatch: Any) -> Non
 
 
 def test_closing_lets_every_viewer_go() -> None:
-    async def run() -> list[str]:
+    async def run() -> list[Told]:
         hub, _ = a_hub(CountingPainter())
         watching = asyncio.create_task(texts(hub, 1_000))
         while not hub.viewers:  # noqa: ASYNC110 - a counter has no event
@@ -115,3 +120,53 @@ def test_closing_lets_every_viewer_go() -> None:
         return await asyncio.wait_for(watching, 5)
 
     assert len(asyncio.run(run())) <= 1
+
+
+def test_a_page_that_cannot_be_read_any_more_stays_as_it_was_with_its_age(monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
+    monkeypatch.setattr(hub_module, "EVERY_S", 0.0)
+    answers = iter(["first", StoreUnavailable("gone"), "second"])
+
+    async def render(_: Topic) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    hub = Hub(render, lambda trouble, age_s: f"{trouble}, {age_s is not None}")
+    told = asyncio.run(texts(hub, 3))
+
+    assert told == [Told("first"), Told("first", "gone, True"), Told("second")]
+
+
+def test_a_page_that_was_never_read_leaves_the_viewer_what_it_has(monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
+    monkeypatch.setattr(hub_module, "EVERY_S", 0.0)
+
+    async def render(_: Topic) -> str:
+        raise StoreUnavailable("gone")
+
+    hub = Hub(render, lambda trouble, age_s: f"{trouble}, {age_s}")
+
+    assert asyncio.run(texts(hub, 1)) == [Told(None, "gone, None")]
+
+
+def test_a_page_that_takes_long_to_read_is_read_more_seldom(monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
+    monkeypatch.setattr(hub_module, "EVERY_S", 0.01)
+    slow, quick = Topic("/dead", "", "", 1), Topic("/", "", "", 1)
+    read: list[Topic] = []
+
+    async def render(topic: Topic) -> str:
+        read.append(topic)
+        await asyncio.sleep(0.05 if topic == slow else 0)
+        return topic.path
+
+    async def run() -> None:
+        hub = Hub(render, lambda trouble, _: trouble)
+        beside = asyncio.create_task(anext(hub.watch(slow)))
+        async with aclosing(cast("Any", hub.watch(quick))) as stream:
+            for _ in range(10):
+                await anext(stream)
+        await beside
+
+    asyncio.run(run())
+    assert read.count(slow) <= 2
+    assert read.count(quick) >= 10

@@ -23,7 +23,8 @@ from tests.support.command_line import NODE, a_child
 from tests.support.messages import a_message
 from tests.support.real_server import RealServer
 
-PAGES = ["/", "/queue?name=mail", "/search", "/dead", "/audit"]
+SYSTEM_PAGES = ["/schedules", "/workflows", "/limits", "/models", "/gateways", "/accidents"]
+PAGES = ["/", "/queue?name=mail", "/search", "/dead", "/audit", *SYSTEM_PAGES]
 HOSTILE = [
     "<script>alert(1)</script>",
     "../../etc/passwd",
@@ -121,7 +122,7 @@ def test_a_job_page_explains_first_and_masks_secrets(page: TestClient, system: S
         ("/search?q=x&cursor=zzz", 400, "cursor"),
         ("/nowhere", 404, "no such page"),
         ("/confirm?action=explode&queue=mail", 400, "accepted are pause"),
-        ("/live?page=secret", 400, "overview and queue"),
+        ("/live?path=/secret", 400, "accepted are /, /queue"),
         ("/static/../access.py", 404, "no such page"),
     ],
 )

@@ -110,21 +110,25 @@
     pulse.className = `pulse ${state}`;
     pulse.textContent = text;
   }
-  function show(html) {
-    const live = document.getElementById("live");
-    const next = live.cloneNode(false);
+  function put(place, html) {
+    const next = place.cloneNode(false);
     next.innerHTML = html; // rendered by the server, which escaped every text in it
-    morph(live, next);
-    localize(live);
+    morph(place, next);
+    localize(place);
+  }
+  function show({ html, outage }) {
+    const live = document.getElementById("live");
+    put(document.getElementById("outage"), outage || "");
+    if (html !== null) put(live, html); // else the last picture stays
     if (typeof htmx !== "undefined") htmx.process(live);
     drawAll();
-    const away = live.querySelector(".verdict.away");
+    const away = document.querySelector(".verdict.away");
     say(away ? "away" : "live", away ? "no Redis" : "live");
   }
   function connect() {
     if (source || paused || document.hidden || !body.dataset.live) return;
     source = new EventSource(body.dataset.live);
-    source.addEventListener("picture", (event) => show(JSON.parse(event.data).html));
+    source.addEventListener("picture", (event) => show(JSON.parse(event.data)));
     source.addEventListener("error", () => {
       say("away", "console away");
       if (source && source.readyState === EventSource.CLOSED) { disconnect(); setTimeout(connect, 3000); }

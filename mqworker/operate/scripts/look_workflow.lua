@@ -1,0 +1,30 @@
+#!lua flags=no-writes,allow-oom
+-- look_workflow: nodes of one workflow, without the arguments and results, which may be large.
+--
+-- KEYS[1]  flow     hash, see advance_workflow.lua
+-- ARGV[1]  first node; ARGV[2] how many
+-- Returns  {state, end, ms that it is still kept, {node, ...}}; a node is {number, task, queue, input_from, outcome, followers, inputs, collects}, where
+--          task is '' for a join, outcome the letter of its end, and inputs those that a join collects
+
+local flow = KEYS[1]
+local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
+
+local names = {}
+for node = first, first + count - 1 do
+  for _, kind in ipairs({ 't', 'r', 'f', 'i', 'c' }) do names[#names + 1] = kind .. string.format('%d', node) end
+end
+local plan = redis.call('HMGET', flow, 'state', 'end')
+local nodes, values = {}, redis.call('HMGET', flow, unpack(names))
+for at = 0, count - 1 do
+  local call, outcome, followers, inputs, collects = unpack(values, at * 5 + 1, at * 5 + 5)
+  if call or inputs then
+    -- As workflow.py writes it: queue and task come first, names without a quote; the input is the last.
+    local queue = call and string.match(string.sub(call, 1, 600), '"queue": "([^"]*)"') or ''
+    local task = call and string.match(string.sub(call, 1, 600), '"task": "([^"]*)"') or (call and '?' or '')
+    local input = call and string.match(string.sub(call, -60), '"input_from": (%d+)') or ''
+    nodes[#nodes + 1] = {
+      first + at, task, queue, input, string.sub(outcome or '', 1, 1), followers or '', inputs or '', collects or '',
+    }
+  end
+end
+return { plan[1] or '', plan[2] or '', redis.call('PTTL', flow), nodes }
