@@ -173,6 +173,18 @@ def gateways() -> Rule:
     )
 
 
+def place() -> Rule:
+    """Where to listen."""
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str):
+            raise ValueError
+        parse_place(raw)
+        return raw
+
+    return Rule(ACCEPTED_PLACE, parse)
+
+
 def gateway_options() -> Rule:
     """Options that only one gateway knows."""
     pattern = re.compile(rf"(?:{'|'.join(DEFAULT_PORT_BY_GATEWAY)})\.[a-z][a-z0-9_-]*=.*")

@@ -85,6 +85,9 @@ class Settings:
     gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
     gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
 
+    # Where this node answers probes (/livez, /readyz), metrics and /scale; nowhere without it.
+    http: Annotated[str | None, accept.place()] = None
+
     # Who may use the console from other machines: a file with lines of `role name token`.
     web_tokens: Annotated[Path | None, accept.file()] = None
 

@@ -216,6 +216,13 @@ class NodeSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotWanted:
+    """monitor → supervisor: send me a NodeSnapshot with this number; an answer shows that your loop turns."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStarted:
     """supervisor → heartbeat reaper: beat for this consumer of ours."""
 
@@ -311,6 +318,7 @@ Mail = (
     | QueuesWoken
     | PeerAttached
     | PeerLost
+    | SnapshotWanted
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__

@@ -21,7 +21,7 @@ from mqworker.supervisor.node import make_node
 from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.supervisor import Supervisor
 from mqworker.supervisor.systemd import SystemdNotifier
-from mqworker.supervisor.topology import SERVER_KEEPER, node_topology
+from mqworker.supervisor.topology import MONITOR, SERVER_KEEPER, node_topology
 
 _APP = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _PRIVATE = 0o700
@@ -34,6 +34,7 @@ _PRIVATE = 0o700
 @click.option("--concurrency", help="Async tasks at once in each worker.  [default: 100]")
 @click.option("--queues", help="Only these queues, with commas between.  [default: all of the app]")
 @click.option("--gateway", "gateways", multiple=True, help="Also start this one: name or name=host:port.")
+@click.option("--http", help="Answer probes and metrics there: host:port, such as 127.0.0.1:9464.")
 @click.option("--max-tasks", help="Replace a worker after so many tasks.")
 @click.option("--max-memory-bytes", help="Replace a worker that grew larger than this.")
 @click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: 4]")
@@ -93,7 +94,9 @@ def _topology(settings: Settings, workers: int) -> Topology:
     for name in gateways:
         options_of(settings, name)  # raises ConfigurationError before anything starts
     topology = node_topology(workers, gateways)
-    return topology if settings.redis_url is not None else ((SERVER_KEEPER,), *topology)
+    if settings.redis_url is None:
+        topology = ((SERVER_KEEPER,), *topology)
+    return topology if settings.http is None else ((MONITOR,), *topology)
 
 
 def _cores() -> int:

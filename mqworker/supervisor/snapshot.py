@@ -46,4 +46,6 @@ def _child_snapshot(record: ChildRecord, now_ms: int) -> dict[str, Any]:
         "silent_ms": None if ponged_at_ms is None else now_ms - ponged_at_ms,
         "progress": record.progress,
         "facts": record.facts,
+        "totals": record.totals,
+        "restarts_by_cause": dict(record.restarts_by_cause),
     }

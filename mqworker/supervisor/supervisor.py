@@ -1,9 +1,9 @@
 """Supervisor: starts, wires, watches, restarts and stops the actors of one node; answers `status`.
 
 Owns:     the processes of all children, and the pipes until they are handed over.
-Receives: Hello, Pong, Drained (all); KillWorker (dispatcher); signals.
+Receives: Hello, Pong, Drained (all); KillWorker (dispatcher); SnapshotWanted (monitor); signals.
 Sends:    Attach, Ping, Drain (all); WorkerExited, RetireWorker (dispatcher);
-          ConsumerStarted, ConsumerGone, NodeSnapshot (heartbeat reaper).
+          ConsumerStarted, ConsumerGone (heartbeat reaper); NodeSnapshot (heartbeat reaper, monitor).
 Never:    holds a connection to Redis, a second thread or user code: it is forked again and again.
 
 One loop over the ends of processes, control pipes, signals and the status socket. It never waits for anybody.
@@ -76,6 +76,7 @@ class Supervisor:
         self._care = ChildCare(self._children, node, self._selector, limits, log)
         self._tick_ms = min(_TICK_MS, limits.liveness.ping_every_ms)
         self._care.on_ready = self._note_ready
+        self._care.on_snapshot_wanted = self._answer_monitor
         self._care.parks_broken_workers = source_watch is not None
         patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
         self._import_check = ImportCheck(
@@ -247,6 +248,11 @@ class Supervisor:
         if reaper is None or reaper.child is None or reaper.child.control.has_unsent:
             return  # one snapshot in the pipe is enough: it shows the present or nothing
         self._care.tell(reaper, NodeSnapshot(self._node.name, self._snapshot(now_ms)))
+
+    def _answer_monitor(self, record: ChildRecord, number: int) -> None:
+        if record.child is not None and not record.child.control.has_unsent:
+            snapshot = self._snapshot(self._clock.monotonic_ms()) | {"number": number}
+            self._care.tell(record, NodeSnapshot(self._node.name, snapshot))
 
     def _snapshot(self, now_ms: int) -> Snapshot:
         return node_snapshot(

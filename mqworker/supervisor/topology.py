@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
+from mqworker.actors.monitor import process as monitor_process
 from mqworker.actors.worker import process as worker_process
 from mqworker.supervisor import gateway_child, server_keeper
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 
 SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
 """Only without a redis_url: it keeps the embedded server up."""
+
+
+MONITOR = ChildPlan("monitor", Role.MONITOR, monitor_process.main)
+"""Only with the setting `http`: first of all, so that a start can be watched."""
 
 
 def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:

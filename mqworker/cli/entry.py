@@ -1,0 +1,113 @@
+"""Where the `mqworker` command begins: a probe is answered at once, everything else goes to `cli/main.py`.
+
+A service manager starts `mqworker health` every few seconds, on every node. Click, the settings and the client of
+Redis take five times as long to import as the question and its answer take together, so the usual form of it is
+answered with bare sockets: the supervisor knows how its node is. Whatever is not usual (a help, a mistake,
+another server, a long path) is left to the full command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mqworker.model.readiness import answer_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_ANSWER_S = 2.0
+_CHUNK_BYTES = 65_536
+_LONGEST_ADDRESS = 100
+"""What fits into the address of a unix socket on every system."""
+_QUESTIONS = {"--live": "live", "--ready": "ready"}
+
+
+def main() -> None:
+    """Entry point of the console script and of `python -m mqworker`."""
+    if sys.argv[1:2] == ["health"]:
+        answer = quick_answer(sys.argv[2:], os.environ)
+        if answer is not None:
+            print(answer[0])  # noqa: T201 - click is what this does without
+            sys.exit(answer[1])
+    from mqworker.cli.main import main as full  # noqa: PLC0415 - see the module's first lines
+
+    full()
+
+
+def quick_answer(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, int] | None:
+    """The line and the exit code; None: ask the full command."""
+    question, data_dir = None, None
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in _QUESTIONS and question is None:
+            question = _QUESTIONS[argument]
+        elif argument == "--data-dir" and data_dir is None:
+            data_dir = next(rest, None)
+        else:
+            return None
+    if question is None:
+        return None
+    data_dir = data_dir or environ.get("MQWORKER_DATA_DIR") or _configured_data_dir(os.getcwd())  # noqa: PTH109 - pathlib takes its time
+    answers = None if data_dir is None else _ask(data_dir)
+    return None if answers is None or data_dir is None else answer_of(question, answers, data_dir)
+
+
+def _configured_data_dir(directory: str) -> str | None:
+    """As the nearest pyproject.toml has it, else the default; None where somebody else has to look."""
+    while True:
+        try:
+            with open(os.path.join(directory, "pyproject.toml"), "rb") as file:  # noqa: PTH118, PTH123 - as above
+                is_set = b"data_dir" in file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            above = os.path.dirname(directory)  # noqa: PTH120 - as above
+            if above == directory:
+                return ".mqworker"
+            directory = above
+        except OSError:
+            return None
+        else:
+            return None if is_set else ".mqworker"
+
+
+def _ask(data_dir: str) -> dict[str, dict[str, Any] | None] | None:
+    """What each supervisor of a directory shows, None where it hangs; None: this way leads nowhere."""
+    try:
+        names = sorted(
+            name for name in os.listdir(data_dir) if name.startswith("supervisor") and name.endswith(".sock")  # noqa: PTH208
+        )
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        return None
+    answers: dict[str, dict[str, Any] | None] = {}
+    for name in names:
+        path = os.path.join(data_dir, name)  # noqa: PTH118 - as above
+        if len(path.encode()) > _LONGEST_ADDRESS:
+            return None
+        try:
+            answers[name] = _snapshot_at(path)
+        except (FileNotFoundError, ConnectionError):
+            continue  # left by one that was killed
+        except OSError:
+            return None
+    return answers
+
+
+def _snapshot_at(path: str) -> dict[str, Any] | None:
+    import json  # noqa: PLC0415 - only where somebody answers
+    import socket  # noqa: PLC0415 - same
+
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(_ANSWER_S)
+        link.connect(path)
+        data = b""
+        try:
+            while piece := link.recv(_CHUNK_BYTES):
+                data += piece
+            snapshot: dict[str, Any] = json.loads(data)
+        except (TimeoutError, ValueError):
+            return None
+        return snapshot
