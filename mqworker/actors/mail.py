@@ -150,6 +150,13 @@ class DeliveriesFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsCounted:
+    """worker → dispatcher, once a second while it runs something: figures of its tasks (model/figures.py)."""
+
+    figures: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveriesReturned:
     """worker → dispatcher: not begun, give them to somebody else."""
 
@@ -310,6 +317,7 @@ Mail = (
     | DeliveryBuried
     | PermitsWanted
     | NodeSnapshot
+    | SnapshotWanted
     | ConsumerStarted
     | ConsumerGone
     | GatewayCalls
@@ -318,7 +326,7 @@ Mail = (
     | QueuesWoken
     | PeerAttached
     | PeerLost
-    | SnapshotWanted
+    | RunsCounted
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__

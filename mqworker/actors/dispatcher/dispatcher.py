@@ -1,8 +1,8 @@
 """Dispatcher: moves messages from ready to settled.
 
 Owns:     the credit of each worker and the deliveries in flight.
-Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (worker);
-          WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
+Receives: WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, RunsCounted, WorkerLeaving
+          (worker); WorkerExited, RetireWorker, KeepWorkers, Drain (supervisor).
 Sends:    StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
           DeliveryBuried, Drain (worker); PermitsWanted (rate limiter); KillWorker (supervisor).
 Never:    decodes a body, runs user code, or blocks on a pipe.
@@ -16,6 +16,7 @@ which order things happen; what is decided stands beside it:
   workers.py         room, credit and run times       worker_care.py     who is asked, stopped or let go
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
+  figures.py         what workers counted, kept for people
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
 from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
+from mqworker.actors.dispatcher.figures import FiguresBook
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
 from mqworker.actors.dispatcher.give_back import GiveBack, release_all
 from mqworker.actors.dispatcher.hand_out import HandOut
@@ -66,6 +68,7 @@ from mqworker.actors.mail import (
     PeerLost,
     ReportsAccepted,
     RetireWorker,
+    RunsCounted,
     StandReady,
     WorkerExited,
     WorkerLeaving,
@@ -101,6 +104,7 @@ class Dispatcher:
         tickets: Tickets,
         log: Logger,
         predecessor: Predecessor | None = None,
+        figures: FiguresBook | None = None,
     ) -> None:
         self._queues = queues
         self._foreign_queues = foreign_queues
@@ -140,6 +144,7 @@ class Dispatcher:
             log=log,
             is_successor=predecessor.has_been,
         )
+        self._figures = figures
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
         self._drain_until_ms: int | None = None
@@ -177,8 +182,8 @@ class Dispatcher:
                 self._workers.keep(are_kept=are_kept)
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
-            case _:
-                pass
+            case RunsCounted(figures):
+                self._count(figures, now_ms)
         return ()
 
     # Time
@@ -201,6 +206,8 @@ class Dispatcher:
         self._reconcile(now_ms)
         self._give_back.release_overdue(now_ms)
         yield from self._look_after_workers(now_ms)
+        if self._figures is not None:
+            self._figures.turn(now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -340,6 +347,11 @@ class Dispatcher:
         if queue.is_limited:
             self._permits.hurry(now_ms)
 
+    # Any: numbers, see RunsCounted.
+    def _count(self, figures: list[list[Any]], now_ms: int) -> None:
+        if self._figures is not None:
+            self._figures.add(figures, now_ms)
+
     def _take_back(self, worker: WorkerState, queue: str, fences: Sequence[int], now_ms: int) -> None:
         flights = [(fence, worker.drop(queue, fence)) for fence in fences]
         returned = [
@@ -399,6 +411,8 @@ class Dispatcher:
     def _settle_flights_of(self, lost: LostWorker) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
+        if self._figures is not None:
+            self._figures.note_crashes(settlements_by_queue, self._turned_at_ms)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
 
@@ -415,6 +429,8 @@ class Dispatcher:
         in_flight = bool(self._lost) or not has_no_early_start or bool(holders)
         if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
+            if self._figures is not None:
+                self._figures.write(now_ms)
             for worker in self._workers:
                 yield Post(worker.name, ReportsAccepted(worker.take_accepted(now_ms)))
                 yield Post(worker.name, Drain(0))
@@ -433,14 +449,18 @@ def main(control: Mailbox, start: ChildStart) -> int:
         queue_options(start.settings),
     )
     quarantine = quarantine_of(start)
+    store = open_store(start, quarantine)
     dispatcher = Dispatcher(
-        open_store(start, quarantine),
+        store,
         DispatchedQueues(start.settings.queues, consumer, options, foreign_queues),
         foreign_queues,
         slots=slots,
         tickets=tickets,
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
+        figures=FiguresBook(
+            start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
+        ),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from mqworker.actors.actor import Post
-from mqworker.actors.mail import DeliveriesFinished
+from mqworker.actors.mail import DeliveriesFinished, RunsCounted
 from mqworker.model.delivery import Delivery
+from mqworker.model.figures import Figures, Ran
 from mqworker.model.names import QueueName
 from mqworker.model.settlement import Ack, Bury, RetryAt, Settlement
 from mqworker.model.settlement_parts import parts_of
@@ -21,6 +22,7 @@ from mqworker.queues.work.calls import WorkQueueCalls
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 _OTHER_BYTES = 16_384  # about what a traceback takes at the most
 _DISPATCHER = "dispatcher"
+_COUNTED_EVERY_MS = 1_000
 
 
 class Report:
@@ -46,6 +48,8 @@ class Report:
         self._unaccepted: dict[int, tuple[DeliveriesFinished, list[Settlement]]] = {}
         self._number = 0
         self.count = 0
+        self._figures = Figures()
+        self._counted_at_ms = 0
 
     def add(self, queue: str, settlement: Settlement) -> None:
         """Note what became of a delivery."""
@@ -63,6 +67,12 @@ class Report:
             for alike in self._alike(settlements)
             for part in _parts(alike)
         ]
+
+    def figures(self, now_ms: int) -> Iterator[Post]:
+        """What was counted, if that was not told for a while. Once: a report is repeated, a figure is not."""
+        if self._figures and now_ms - self._counted_at_ms >= _COUNTED_EVERY_MS:
+            self._counted_at_ms = now_ms
+            yield Post(_DISPATCHER, RunsCounted(self._figures.take()))
 
     @property
     def is_accepted(self) -> bool:
@@ -101,11 +111,17 @@ class Report:
 
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
         self._number += 1
+        ran = _ran_by_task(settlements)
+        run_ms_by_task: dict[str, tuple[int, float]] = {}
+        for task, some in ran.items():
+            runs_ms = [each.run.run_ms for each in some if each.run is not None]
+            run_ms_by_task[task] = len(runs_ms), sum(runs_ms)
+            self._figures.note_runs(queue, task, some, runs_ms)
         mail = DeliveriesFinished(
             queue,
             [settlement.delivery.fence for settlement in settlements],
             self._arguments(queue, settlements),
-            _run_ms_by_task(settlements),
+            run_ms_by_task,
             self._number,
         )
         self._unaccepted[self._number] = mail, settlements
@@ -138,10 +154,12 @@ def _parts(settlements: list[Settlement]) -> list[list[Settlement]]:
     return parts
 
 
-def _run_ms_by_task(settlements: Sequence[Settlement]) -> dict[str, tuple[int, float]]:
-    times: dict[str, list[float]] = {}
+def _ran_by_task(settlements: Sequence[Settlement]) -> dict[str, list[Ran]]:
+    """Those whose task began, by task."""
+    ran: dict[str, list[Ran]] = {}
     for settlement in settlements:
-        run = settlement.run if type(settlement) is Ack or isinstance(settlement, RetryAt | Bury) else None
-        if run is not None and isinstance(settlement.delivery, Delivery):
-            times.setdefault(settlement.delivery.task, []).append(run.run_ms)
-    return {task: (len(runs), sum(runs)) for task, runs in times.items()}
+        if type(settlement) is Ack or isinstance(settlement, RetryAt | Bury):
+            delivery = settlement.delivery
+            if settlement.run is not None and isinstance(delivery, Delivery):
+                ran.setdefault(delivery.task, []).append(settlement)
+    return ran

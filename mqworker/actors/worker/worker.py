@@ -3,7 +3,8 @@
 Owns:     the deliveries it was given, until the dispatcher has accepted the report on them.
 Receives: StandReady, RunDeliveries, ReportsAccepted, ListDeliveries, CancelDelivery, AbandonDelivery,
           Drain (dispatcher); Drain (supervisor).
-Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, WorkerLeaving (dispatcher).
+Sends:    WorkerReady, DeliveriesFinished, DeliveriesReturned, DeliveriesListed, RunsCounted, WorkerLeaving
+          (dispatcher).
 Never:    claims or settles: the dispatcher does. Its own connections are for early starts, for the
           announcements at its start, and for what tasks ask of the store.
 
@@ -176,6 +177,7 @@ class Worker:
             self._run_for_a_stint(now_ms + STINT_MS)
         self._collect_finished()
         yield from self._report.posts()
+        yield from self._report.figures(now_ms)
         self._tell_hooks()
         yield from self._leaving(now_ms)
         for announcement in self._announcements:

@@ -256,7 +256,7 @@ def test_a_delivery_whose_permit_ended_in_its_hands_is_given_back_unbegun(stage:
     )
 
     stage.clock.advance(ms=100)  # the worker was stopped
-    (report,) = [post.mail for post in stage.worker.turn(stage.now_ms)]
+    report, _counted = [post.mail for post in stage.worker.turn(stage.now_ms)]
 
     assert stage.ran == ["quick", "quick"]  # one that needs no permit, one whose permit is good still
     assert isinstance(report, DeliveriesFinished)
