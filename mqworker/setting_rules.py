@@ -177,10 +177,8 @@ def place() -> Rule:
     """Where to listen."""
 
     def parse(raw: object) -> str:
-        if not isinstance(raw, str):
-            raise ValueError
-        parse_place(raw)
-        return raw
+        parse_place(raw if isinstance(raw, str) else "")
+        return str(raw)
 
     return Rule(ACCEPTED_PLACE, parse)
 

@@ -1,9 +1,9 @@
 """Where the `mqworker` command begins: a probe is answered at once, everything else goes to `cli/main.py`.
 
-A service manager starts `mqworker health` every few seconds, on every node. Click, the settings and the client of
-Redis take five times as long to import as the question and its answer take together, so the usual form of it is
-answered with bare sockets: the supervisor knows how its node is. Whatever is not usual (a help, a mistake,
-another server, a long path) is left to the full command.
+A service manager starts `mqworker health` every few seconds, on every node. Click, the settings and the
+client of Redis take five times as long to import as the question and its answer take together, so the usual
+form of it is answered with bare sockets: the supervisor knows how its node is. Whatever is not usual (a help,
+a mistake, another server, a long path) is left to the full command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     if sys.argv[1:2] == ["health"]:
         answer = quick_answer(sys.argv[2:], os.environ)
         if answer is not None:
-            print(answer[0])  # noqa: T201 - click is what this does without
+            print(answer[0])
             sys.exit(answer[1])
     from mqworker.cli.main import main as full  # noqa: PLC0415 - see the module's first lines
 
@@ -50,7 +50,7 @@ def quick_answer(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[
             return None
     if question is None:
         return None
-    data_dir = data_dir or environ.get("MQWORKER_DATA_DIR") or _configured_data_dir(os.getcwd())  # noqa: PTH109 - pathlib takes its time
+    data_dir = data_dir or environ.get("MQWORKER_DATA_DIR") or _configured_data_dir(os.getcwd())
     answers = None if data_dir is None else _ask(data_dir)
     return None if answers is None or data_dir is None else answer_of(question, answers, data_dir)
 
@@ -59,10 +59,10 @@ def _configured_data_dir(directory: str) -> str | None:
     """As the nearest pyproject.toml has it, else the default; None where somebody else has to look."""
     while True:
         try:
-            with open(os.path.join(directory, "pyproject.toml"), "rb") as file:  # noqa: PTH118, PTH123 - as above
+            with open(os.path.join(directory, "pyproject.toml"), "rb") as file:
                 is_set = b"data_dir" in file.read()
         except (FileNotFoundError, NotADirectoryError):
-            above = os.path.dirname(directory)  # noqa: PTH120 - as above
+            above = os.path.dirname(directory)
             if above == directory:
                 return ".mqworker"
             directory = above
@@ -76,7 +76,7 @@ def _ask(data_dir: str) -> dict[str, dict[str, Any] | None] | None:
     """What each supervisor of a directory shows, None where it hangs; None: this way leads nowhere."""
     try:
         names = sorted(
-            name for name in os.listdir(data_dir) if name.startswith("supervisor") and name.endswith(".sock")  # noqa: PTH208
+            name for name in os.listdir(data_dir) if name.startswith("supervisor") and name.endswith(".sock")
         )
     except FileNotFoundError:
         return {}
@@ -84,7 +84,7 @@ def _ask(data_dir: str) -> dict[str, dict[str, Any] | None] | None:
         return None
     answers: dict[str, dict[str, Any] | None] = {}
     for name in names:
-        path = os.path.join(data_dir, name)  # noqa: PTH118 - as above
+        path = os.path.join(data_dir, name)
         if len(path.encode()) > _LONGEST_ADDRESS:
             return None
         try:

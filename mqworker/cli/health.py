@@ -1,8 +1,8 @@
 """`mqworker health`: probes for a service manager. Cheap, and never imports the application.
 
 `--live` asks whether the supervisor's loop turns; Redis may be away. `--ready` asks whether this node does
-its work: every actor is live, Redis answers its beats, and no drain is under way. The usual forms are answered
-by `cli/entry.py` already; this is the whole command.
+its work: every actor is live, Redis answers its beats, and no drain is under way. The usual forms are
+answered by `cli/entry.py` already; this is the whole command.
 """
 
 from pathlib import Path

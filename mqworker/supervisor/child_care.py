@@ -222,7 +222,7 @@ class ChildCare:
                 self._welcome(record, now_ms)
             case Pong(_, progress, facts):
                 record.vitals.pinged_at_ms, record.vitals.ponged_at_ms = None, now_ms
-                record.progress, record.facts = progress, facts
+                record.note(progress, facts)
             case KillWorker(worker, reason) if record.role is Role.DISPATCHER:
                 self._kill_worker(worker, reason)
             case SnapshotWanted(number) if record.role is Role.MONITOR:

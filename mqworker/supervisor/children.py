@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from mqworker.model.figures import Figures, Plain
 from mqworker.supervisor.child import Child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 from mqworker.supervisor.liveness import Vitals
@@ -51,6 +52,10 @@ class ChildRecord:
     restarts_by_cause: Counter[Cause] = field(default_factory=Counter)
     carried: Counter[str] = field(default_factory=Counter)
     """What its processes before this one had counted; see `TOTALS`."""
+    figures: list[Plain] = field(default_factory=list)
+    """What its process counted of tasks, as far as it is told (model/figures.py)."""
+    carried_figures: Figures = field(default_factory=Figures)
+    """The same of its processes before this one."""
     progress: int = 0
     facts: dict[str, Any] = field(default_factory=dict)  # Any: plain values, as they came with a Pong
 
@@ -75,10 +80,16 @@ class ChildRecord:
         now = _counted(self.facts)
         return {name: self.carried[name] + now.get(name, 0) for name in self.carried.keys() | now.keys()}
 
+    def note(self, progress: int, facts: dict[str, Any]) -> None:
+        """What its process says of itself."""
+        self.figures = facts.pop("figures", [])  # apart: too much for the status screen
+        self.progress, self.facts = progress, facts
+
     def begin_anew(self) -> None:
         """Another process takes the place of the one before: it counts from 0, the totals do not."""
         self.carried.update(_counted(self.facts))
-        self.facts, self.progress = {}, 0
+        self.carried_figures.add(self.figures)
+        self.facts, self.progress, self.figures = {}, 0, []
         if self.cause is not None:
             self.restarts_by_cause[self.cause] += 1
 

@@ -251,7 +251,12 @@ class Supervisor:
 
     def _answer_monitor(self, record: ChildRecord, number: int) -> None:
         if record.child is not None and not record.child.control.has_unsent:
-            snapshot = self._snapshot(self._clock.monotonic_ms()) | {"number": number}
+            figures = [
+                plain
+                for each in self._children
+                for plain in (*each.carried_figures.snapshot(), *each.figures)
+            ]
+            snapshot = self._snapshot(self._clock.monotonic_ms()) | {"number": number, "figures": figures}
             self._care.tell(record, NodeSnapshot(self._node.name, snapshot))
 
     def _snapshot(self, now_ms: int) -> Snapshot:

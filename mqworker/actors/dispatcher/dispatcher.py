@@ -249,7 +249,9 @@ class Dispatcher:
             "models": self._foreign_queues.facts(),
             "is_store_up": not any(queue.resume_at_ms and queue.is_unreachable for queue in self._queues),
             "batch_size": self._times.batch_size(),
+            "lost_leases": sum(queue.lost_leases for queue in self._queues),
             **self._care.facts(),
+            **({} if self._figures is None else self._figures.facts()),
         }
 
     # Hear
@@ -459,7 +461,10 @@ def main(control: Mailbox, start: ChildStart) -> int:
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
         figures=FiguresBook(
-            start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
+            start.settings.namespace,
+            consumer,
+            lambda call: int(store.attempt(store.begin([call]))[0]),
+            is_exported=start.settings.http is not None,
         ),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)

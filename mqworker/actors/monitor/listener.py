@@ -97,10 +97,7 @@ class Listener:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_head = False
         try:
-            if self._open > MOST_CONNECTIONS:
-                raise Refused(
-                    HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_CONNECTIONS} connections; come again"
-                )
+            self._check_room()
             async with asyncio.timeout(HEAD_S):
                 head = await _head(reader)
             is_head = head.startswith(b"HEAD ")
@@ -114,6 +111,12 @@ class Listener:
             answer = Answer(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {HEAD_S:g} s\n")
         async with asyncio.timeout(TAKE_S):
             await _send(writer, answer, is_head=is_head)
+
+    def _check_room(self) -> None:
+        if self._open > MOST_CONNECTIONS:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_CONNECTIONS} connections; come again"
+            )
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

@@ -3,10 +3,10 @@
 Owns:     the port of the setting `http`, and a connection to Redis of its own.
 Receives: NodeSnapshot, Ping, Drain (supervisor).
 Sends:    SnapshotWanted, Hello, Pong, Drained (supervisor).
-Never:    changes anything, or ends the node: without its port it waits for it, and the node is complete without it.
+Never:    changes anything, or ends the node, which is complete without it; a port that is taken it waits for.
 
-Bytes of clients and mail of the supervisor are handled by one asyncio loop; Redis is asked in one thread beside
-it, so that /livez and /readyz answer while Redis hangs.
+Bytes of clients and mail of the supervisor are handled by one asyncio loop; Redis is asked in one thread
+beside it, so that /livez and /readyz answer while Redis hangs.
 """
 
 from __future__ import annotations

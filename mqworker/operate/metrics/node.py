@@ -1,8 +1,8 @@
 """One node as metrics, out of its supervisor's snapshot: actors, workers, gateways, and what they counted.
 
-Totals are added up by the supervisor over all processes of a child, so that they go on through the death of any
-of them; they begin anew with the supervisor itself, as `mqworker_node_start_time_seconds` tells. Pure but for the
-memory of processes, which is asked for here.
+Totals are added up by the supervisor over all processes of a child, so that they go on through the death of
+any of them; they begin anew with the supervisor itself, as `mqworker_node_start_time_seconds` tells. Pure but
+for the memory of processes, which is asked for here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from mqworker import __version__
+from mqworker.model.figures import MOST_TASKS, OTHER, OUTCOMES, Figures, Plain, TaskFigures, bounds_ms
 from mqworker.operate.metrics.text import Sample, family
 
 # Any: plain values, as the supervisor sends them.
@@ -21,6 +23,8 @@ Snapshot = Mapping[str, Any]
 Child = Mapping[str, Any]
 
 _WORKER, _GATEWAY, _MONITOR = "worker", "gateway", "monitor"
+BOUNDS_S = tuple(2.0**power / 1_000_000 for power in range(10, 31))
+"""From a millisecond to 18 minutes, each twice the one before; all are bounds of model/figures.py, too."""
 WORKER_STATES = ("busy", "idle", "starting", "waiting", "parked")
 
 
@@ -31,7 +35,7 @@ def node_families(snapshot: Snapshot) -> Iterator[str]:
         "mqworker_node",
         "info",
         "This node.",
-        [("_info", {"node": snapshot["node"], "app": snapshot["app"] or ""}, 1)],
+        [("_info", {"app": snapshot["app"] or "", "version": __version__}, 1)],
     )
     yield from family(
         "mqworker_node_start_time_seconds",
@@ -52,6 +56,7 @@ def node_families(snapshot: Snapshot) -> Iterator[str]:
     yield from _worker_families(children)
     yield from _count_families(children)
     yield from _gateway_families(children)
+    yield from _task_families(snapshot.get("figures", ()))
 
 
 def _actor_families(children: Sequence[Child]) -> Iterator[str]:
@@ -64,7 +69,7 @@ def _actor_families(children: Sequence[Child]) -> Iterator[str]:
     yield from family(
         "mqworker_actor_silent_seconds",
         "gauge",
-        "Since an actor's loop answered last; it is asked every second. Workers may be silent as long as a task.",
+        "Since an actor's loop answered last; it is asked every second.",
         [
             ("", {"actor": child["name"]}, child["silent_ms"] / 1000)
             for child in children
@@ -73,7 +78,9 @@ def _actor_families(children: Sequence[Child]) -> Iterator[str]:
     )
     restarts: Counter[tuple[str, str]] = Counter()
     for child in children:
-        restarts.update({(_actor(child), cause): count for cause, count in child["restarts_by_cause"].items()})
+        restarts.update(
+            {(_actor(child), cause): count for cause, count in child["restarts_by_cause"].items()}
+        )
     yield from family(
         "mqworker_actor_restarts",
         "counter",
@@ -125,7 +132,11 @@ def _count_families(children: Sequence[Child]) -> Iterator[str]:
             totals.update(child["totals"])
     for fact, name, explanation in (
         ("settled", "mqworker_deliveries_settled", "Deliveries that workers of this node reported as ended."),
-        ("lost_leases", "mqworker_lost_leases", "Deliveries that somebody else had when this node settled them."),
+        (
+            "lost_leases",
+            "mqworker_lost_leases",
+            "Deliveries that somebody else had when this node settled them.",
+        ),
         ("admitted", "mqworker_limiter_admitted", "Messages that this node's rate limiter gave a permit."),
         ("released", "mqworker_reaper_released", "Deliveries that this node took from silent consumers."),
     ):
@@ -155,6 +166,61 @@ def _gateway_families(children: Sequence[Child]) -> Iterator[str]:
         "Clients of a gateway.",
         [("", _gateway(child), _whole(child["facts"].get("connections"))) for child in gateways],
     )
+
+
+def _task_families(plain: Sequence[Plain]) -> Iterator[str]:
+    figures = Figures()
+    figures.add(plain)
+    tasks = [
+        ({"queue": queue, "task": "other" if task == OTHER else task}, each)
+        for (queue, task), each in sorted(_bounded(figures).items())
+    ]
+    yield from family(
+        "mqworker_runs",
+        "counter",
+        "Runs of this node's workers, by how they ended.",
+        [
+            ("_total", {**labels, "outcome": outcome}, getattr(each, outcome))
+            for labels, each in tasks
+            for outcome in OUTCOMES
+        ],
+    )
+    yield from family(
+        "mqworker_process_seconds",
+        "histogram",
+        "How long runs of this node's workers took.",
+        [sample for labels, each in tasks for sample in _histogram(labels, each.runs, each.run_sum_ms)],
+    )
+    yield from family(
+        "mqworker_wait_seconds",
+        "histogram",
+        "How long messages had waited when this node ran them first.",
+        [sample for labels, each in tasks for sample in _histogram(labels, each.waits, each.wait_sum_ms)],
+    )
+
+
+def _bounded(figures: Figures) -> dict[tuple[str, str], TaskFigures]:
+    """At most MOST_TASKS of the node, those that ran first: who is told apart stays told apart."""
+    kept = set(list(figures.by_task)[:MOST_TASKS])
+    if len(kept) == len(figures.by_task):
+        return figures.by_task
+    bounded: dict[tuple[str, str], TaskFigures] = {}
+    for (queue, task), each in figures.by_task.items():
+        bounded.setdefault((queue, task if (queue, task) in kept else OTHER), TaskFigures()).add(each)
+    return bounded
+
+
+def _histogram(labels: dict[str, str], counts: Mapping[int, int], sum_ms: float) -> Iterator[Sample]:
+    below = 0
+    rest = sorted(counts.items(), reverse=True)
+    for bound_s in BOUNDS_S:
+        while rest and bounds_ms(rest[-1][0])[1] <= bound_s * 1000:
+            below += rest.pop()[1]
+        yield "_bucket", {**labels, "le": repr(bound_s)}, below
+    total = sum(counts.values())
+    yield "_bucket", {**labels, "le": "+Inf"}, total
+    yield "_count", labels, total
+    yield "_sum", labels, sum_ms / 1000
 
 
 def _by_actor(children: Sequence[Child], value: Any) -> list[Sample]:  # noqa: ANN401 - a function of a child

@@ -101,7 +101,7 @@ def _queue_families(view: SystemView, queues: Sequence[tuple[Labels, QueueView]]
     yield from family(
         "mqworker_parked_messages",
         "gauge",
-        "Messages that no node can run: the task, or this version of its signature, is unknown to all of them.",
+        "Messages that no node can run: task, or version of its signature, unknown to all of them.",
         (("", labels, sum(each.count for each in queue.parked)) for labels, queue in queues),
     )
     yield from family(
