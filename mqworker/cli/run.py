@@ -18,6 +18,7 @@ from mqworker.supervisor.child_care import Limits
 from mqworker.supervisor.child_plan import Topology
 from mqworker.supervisor.children import ChildRecord
 from mqworker.supervisor.node import make_node
+from mqworker.supervisor.process_title import set_title
 from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.supervisor import Supervisor
 from mqworker.supervisor.systemd import SystemdNotifier
@@ -37,7 +38,7 @@ _PRIVATE = 0o700
 @click.option("--http", help="Answer probes and metrics there: host:port, such as 127.0.0.1:9464.")
 @click.option("--max-tasks", help="Replace a worker after so many tasks.")
 @click.option("--max-memory-bytes", help="Replace a worker that grew larger than this.")
-@click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: 4]")
+@click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: by surroundings]")
 @click.option("--redis-url", help="The server to use.  [default: an embedded one]")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where files go.  [default: .mqworker]")
 @click.option("--node", help="The name of this node.  [default: made from host and process]")
@@ -72,6 +73,7 @@ def run_node(
     """Run a node until it is stopped; the exit code. Drills, which kill for a living, give other limits."""
     log = get_logger(actor="supervisor")
     directory = _directory(settings)
+    set_title("supervisor", app)
     supervisor = Supervisor(
         _topology(settings, (settings.workers or _cores()) if workers is None else workers),
         make_node(settings, app, directory),

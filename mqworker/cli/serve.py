@@ -24,7 +24,7 @@ from mqworker.settings import load_settings
 @click.option("--conf", type=click.Path(path_type=Path), help="skmq only: its document's conf.json.")
 @click.option("--dbconf", type=click.Path(path_type=Path), help="skmq only: its document's dbconf.json.")
 @click.option("--http", help="Answer probes and metrics there: host:port, such as 127.0.0.1:9464.")
-@click.option("--drain-s", help="Seconds to finish at a stop.  [default: 4]")
+@click.option("--drain-s", help="Seconds to finish at a stop.  [default: by surroundings]")
 @click.option("--redis-url", help="The server to use.  [default: an embedded one]")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where files go.  [default: .mqworker]")
 @click.option("--node", help="The name of this node.  [default: made from host and process]")

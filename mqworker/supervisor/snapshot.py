@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqworker.settings import ChosenDrain
 from mqworker.supervisor.children import ChildRecord, Children, State
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.status_socket import Snapshot
@@ -17,6 +18,7 @@ def node_snapshot(
     started_at_ms: int,
     is_draining: bool,
     problem: str | None,
+    drain: ChosenDrain,
     now_ms: int,
 ) -> Snapshot:
     """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic."""
@@ -28,6 +30,7 @@ def node_snapshot(
         "draining": is_draining,
         "complete": children.is_complete,
         "problem": problem,
+        "drain": {"s": drain.seconds, "why": drain.why},
         "children": [_child_snapshot(record, now_ms) for record in children],
     }
 

@@ -24,6 +24,7 @@ from typing import assert_never
 from mqworker.actors.mail import Drain, NodeSnapshot
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
+from mqworker.settings import chosen_drain
 from mqworker.supervisor.child_care import ChildCare, Halt, Limits
 from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
 from mqworker.supervisor.child_plan import Role, Topology
@@ -44,6 +45,8 @@ _TICK_MS = 250
 _BUSY_TICK_MS = 5
 _LONGEST_GAP_MS = 200
 _SHOW_EVERY_MS = 1_000
+# With --reload: so long a running task may keep its worker from being replaced.
+_LONGEST_PATIENCE_MS = 4_000
 
 
 class Supervisor:
@@ -78,7 +81,11 @@ class Supervisor:
         self._care.on_ready = self._note_ready
         self._care.on_snapshot_wanted = self._answer_monitor
         self._care.parks_broken_workers = source_watch is not None
-        patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
+        self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
+        self._drain = chosen_drain(
+            node.settings.drain_s, is_terminal=self._terminal is not None, is_first_process=os.getpid() == 1
+        )
+        patience_ms = None if source_watch is None else min(_LONGEST_PATIENCE_MS, self._drain_ms)
         self._import_check = ImportCheck(
             node, self._selector, longest_ms=limits.liveness.worker_ready_within_ms, log=log
         )
@@ -93,8 +100,11 @@ class Supervisor:
         self._shutdown: Shutdown | None = None
         self._was_complete = False
         self._started_at_ms = clock.now_ms()
-        self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
         self._shown_at_ms = -_SHOW_EVERY_MS
+
+    @property
+    def _drain_ms(self) -> int:
+        return int(self._drain.seconds * 1000)
 
     @property
     def halt(self) -> Halt | None:
@@ -169,7 +179,7 @@ class Supervisor:
     def _begin_shutdown(self, exit_code: int, now_ms: int) -> None:
         self._care.is_closing = True
         self._import_check.close()
-        self._shutdown = Shutdown(exit_code, int(self._node.settings.drain_s * 1000), now_ms)
+        self._shutdown = Shutdown(exit_code, self._drain_ms, now_ms)
         self._notifier.note_stopping()
 
     def _carry_out(self, shutdown: Shutdown, now_ms: int) -> None:
@@ -206,7 +216,9 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals, now_ms: int) -> None:
         if self._shutdown is None:
-            self._log.info("node_draining", signal=number.name, drain_s=self._node.settings.drain_s)
+            self._log.info(
+                "node_draining", signal=number.name, drain_s=self._drain.seconds, why=self._drain.why
+            )
             self._begin_shutdown(0, now_ms)
         else:
             self._shutdown.hurry(now_ms)
@@ -267,6 +279,7 @@ class Supervisor:
             started_at_ms=self._started_at_ms,
             is_draining=self._shutdown is not None,
             problem=self._rolling.problem,
+            drain=self._drain,
             now_ms=now_ms,
         )
 

@@ -438,6 +438,7 @@ class Dispatcher:
                 yield Post(worker.name, Drain(0))
         elif in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
             self._drain_until_ms = now_ms + EVIDENCE_WAIT_MS
+            self._care.tell_of_cut(holders)
             yield from (Post(SUPERVISOR, KillWorker(holder, "drain")) for holder in holders)
 
 

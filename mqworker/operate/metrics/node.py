@@ -14,7 +14,6 @@ from typing import Any
 
 import psutil
 
-from mqworker import __version__
 from mqworker.model.figures import MOST_TASKS, OTHER, OUTCOMES, Figures, Plain, TaskFigures, bounds_ms
 from mqworker.operate.metrics.text import Sample, family
 
@@ -25,6 +24,8 @@ Child = Mapping[str, Any]
 _WORKER, _GATEWAY, _MONITOR = "worker", "gateway", "monitor"
 BOUNDS_S = tuple(2.0**power / 1_000_000 for power in range(10, 31))
 """From a millisecond to 18 minutes, each twice the one before; all are bounds of model/figures.py, too."""
+CAUSES = ("retired", "stopped", "silent", "killed", "crashed", "unavailable", "configuration", "failed")
+"""Why a process ended (supervisor/plain_reasons.py)."""
 WORKER_STATES = ("busy", "idle", "starting", "waiting", "parked")
 
 
@@ -35,7 +36,7 @@ def node_families(snapshot: Snapshot) -> Iterator[str]:
         "mqworker_node",
         "info",
         "This node.",
-        [("_info", {"app": snapshot["app"] or "", "version": __version__}, 1)],
+        [("_info", {"app": snapshot["app"] or ""}, 1)],
     )
     yield from family(
         "mqworker_node_start_time_seconds",
@@ -76,7 +77,8 @@ def _actor_families(children: Sequence[Child]) -> Iterator[str]:
             if child["role"] != _WORKER and child["silent_ms"] is not None
         ],
     )
-    restarts: Counter[tuple[str, str]] = Counter()
+    # With those that never happened: of a counter that begins with its first event Prometheus sees no increase.
+    restarts = Counter({(_actor(child), cause): 0 for child in children for cause in CAUSES})
     for child in children:
         restarts.update(
             {(_actor(child), cause): count for cause, count in child["restarts_by_cause"].items()}
