@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-from mqworker.model.readiness import answer_of
+from mqworker.model.readiness import NOT_HEARD, answer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 _ANSWER_S = 2.0
+_LOOKS, _LOOK_EVERY_S = 15, 0.1
 _CHUNK_BYTES = 65_536
 _LONGEST_ADDRESS = 100
 """What fits into the address of a unix socket on every system."""
@@ -51,8 +53,22 @@ def quick_answer(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[
     if question is None:
         return None
     data_dir = data_dir or environ.get("MQWORKER_DATA_DIR") or _configured_data_dir(os.getcwd())
-    answers = None if data_dir is None else _ask(data_dir)
-    return None if answers is None or data_dir is None else answer_of(question, answers, data_dir)
+    return None if data_dir is None else patient_answer(question, _ask, data_dir)
+
+
+def patient_answer(
+    question: str, ask: Callable[[str], Mapping[str, Mapping[str, Any] | None] | None], data_dir: str
+) -> tuple[str, int] | None:
+    """What supervisors know of Redis may be a second old: when they say no, they are asked once more."""
+    for looks_left in reversed(range(_LOOKS)):
+        answers = ask(data_dir)
+        if answers is None:
+            return None
+        text, code = answer_of(question, answers, data_dir)
+        if NOT_HEARD not in text or not looks_left:
+            return text, code
+        time.sleep(_LOOK_EVERY_S)
+    return None
 
 
 def _configured_data_dir(directory: str) -> str | None:

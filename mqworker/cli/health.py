@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from mqworker.cli.entry import patient_answer
 from mqworker.errors import MqworkerError
-from mqworker.model.readiness import answer_of
 from mqworker.settings import Settings, load_settings
 from mqworker.supervisor.status_socket import read_snapshots
 
@@ -31,8 +31,10 @@ def health_command(question: str | None, data_dir: Path | None, redis_url: str |
     if question is None:
         raise click.UsageError("one of --live and --ready is needed")
     settings = load_settings({"data_dir": data_dir, "redis_url": redis_url})
-    answers = read_snapshots(settings.data_dir, _ANSWER_S)
-    text, exit_code = answer_of(question, answers, str(settings.data_dir))
+    answer = patient_answer(
+        question, lambda _: read_snapshots(settings.data_dir, _ANSWER_S), str(settings.data_dir)
+    )
+    text, exit_code = answer or ("not known", 1)
     if not exit_code and question == "ready" and redis_url is not None:
         problem = _why_no_redis(settings)
         text, exit_code = (text, exit_code) if problem is None else (f"not ready: {problem}", 1)

@@ -14,6 +14,9 @@ MONITOR_ROLE = "monitor"
 """The one child that a node is complete without: it only tells how the others are."""
 
 
+NOT_HEARD = "Redis does not answer the beats of"
+
+
 # Any: plain values, as JSON has them.
 def why_not_ready(snapshot: Mapping[str, Any]) -> str | None:
     """What keeps a node from its work; None: nothing."""
@@ -27,7 +30,7 @@ def why_not_ready(snapshot: Mapping[str, Any]) -> str | None:
         if child["facts"].get("is_listening") is False:
             return f"{child['name']} of {snapshot['node']} does not listen"
         if child["facts"].get("is_store_heard") is False:
-            return f"Redis does not answer the beats of {snapshot['node']}"
+            return f"{NOT_HEARD} {snapshot['node']}"
     return None
 
 

@@ -77,7 +77,7 @@ def _actor_families(children: Sequence[Child]) -> Iterator[str]:
             if child["role"] != _WORKER and child["silent_ms"] is not None
         ],
     )
-    # With those that never happened: of a counter that begins with its first event Prometheus sees no increase.
+    # With those that never happened: of a counter that begins at 1 Prometheus sees no increase.
     restarts = Counter({(_actor(child), cause): 0 for child in children for cause in CAUSES})
     for child in children:
         restarts.update(
