@@ -19,6 +19,7 @@ from mqworker.log import LogFormat, LogLevel
 from mqworker.redaction import masked_url
 
 Orphans = Literal["drop", "requeue"]
+YesOrNo = Literal["yes", "no"]
 
 HOUR_S = 3_600
 YEAR_S = 365 * 24 * HOUR_S
@@ -91,7 +92,8 @@ class Settings:
     # Who may use the console from other machines: a file with lines of `role name token`.
     web_tokens: Annotated[Path | None, accept.file()] = None
 
-    # What is logged. "auto" is console on a terminal and json elsewhere.
+    # What is logged. "auto" is console on a terminal and json elsewhere. Successes: a line for each run.
+    log_successes: Annotated[YesOrNo, accept.one_of("yes", "no")] = "no"
     log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"
     log_format: Annotated[LogFormat, accept.one_of("auto", "json", "console")] = "auto"
 
