@@ -1,6 +1,6 @@
-"""`python -m mqworker` is `mqworker`."""
+"""`python -m mqworker` is the `mqworker` command."""
 
-from mqworker.cli.main import main
+from mqworker.cli.entry import main
 
 if __name__ == "__main__":
     main()

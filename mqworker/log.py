@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from mqworker.model.clock import SystemClock
 from mqworker.redaction import MASK, is_secret_name, masked_text
 
 if TYPE_CHECKING:  # importing it takes 40 ms, see `_processors`
@@ -30,22 +31,54 @@ LONGEST_VALUE = 2_000
 DEEPEST_VALUE = 3
 MOST_ITEMS = 64
 LARGEST_INT_BITS = 64
+_CLOCK = SystemClock()
 RANK_BY_LEVEL: dict[LogLevel, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+MOST_REPEATED, REPEATED_EVERY_MS, MOST_TROUBLES = 100, 10_000, 500
+_SAMENESS, _LONGEST_KEY = ("task", "error", "reason"), 200
 # Names the line itself uses; a fact of the same name gets an underscore instead of replacing them.
 OWN_NAMES = frozenset({"event", "level", "timestamp", "exception"})
+
+
+class Repetition:
+    """The same trouble again and again: a hundred lines, then one in ten seconds with the number left out.
+
+    The same is what has the same event, task and error, whatever its id and numbers are.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], tuple[int, int, int]] = {}
+        """Since when a trouble is counted, how many lines it may have, and how often it came since then."""
+
+    def note(self, event: str, facts: Mapping[str, object], now_ms: int) -> int | None:
+        """How many were left out before this one; None: this one is left out, too."""
+        key = (event, *(str(facts.get(name))[:_LONGEST_KEY] for name in _SAMENESS))
+        since_ms, allowed, count = self._seen.pop(key, (now_ms, MOST_REPEATED, 0))
+        unsaid = 0
+        if now_ms - since_ms >= REPEATED_EVERY_MS:
+            unsaid = max(0, count - allowed)
+            since_ms, allowed, count = now_ms, 1 if unsaid else MOST_REPEATED, 0
+        while len(self._seen) >= MOST_TROUBLES:
+            del self._seen[next(iter(self._seen))]  # the one that was quiet longest
+        self._seen[key] = since_ms, allowed, count + 1
+        return unsaid if count < allowed else None
 
 
 class Logger:
     """Writes events with the facts bound to it; never raises into its caller."""
 
-    __slots__ = ("_bound",)
+    __slots__ = ("_bound", "_repetition")
 
-    def __init__(self, bound: Mapping[str, object]) -> None:
+    def __init__(self, bound: Mapping[str, object], repetition: Repetition | None = None) -> None:
         self._bound = bound
+        self._repetition = repetition
 
     def bind(self, **facts: object) -> Logger:
         """A logger that adds these facts to every event."""
-        return Logger({**self._bound, **facts})
+        return Logger({**self._bound, **facts}, self._repetition)
+
+    def without_repetition(self) -> Logger:
+        """A logger that does not write the same trouble thousands of times."""
+        return Logger(self._bound, Repetition())
 
     def debug(self, event: str, /, **facts: object) -> None:
         """Write what helps to follow one message."""
@@ -68,8 +101,15 @@ class Logger:
         self._log("error", event, {"exc_info": True, **facts})
 
     def _log(self, level: LogLevel, event: str, facts: dict[str, object]) -> None:
-        if RANK_BY_LEVEL[level] >= _active.lowest_rank:
-            _active.log(level, event, {**self._bound, **facts})
+        if RANK_BY_LEVEL[level] < _active.lowest_rank:
+            return
+        facts = {**self._bound, **facts}
+        if self._repetition is not None and RANK_BY_LEVEL[level] >= RANK_BY_LEVEL["warning"]:
+            unsaid = self._repetition.note(event, facts, _CLOCK.monotonic_ms())
+            if unsaid is None:
+                return
+            facts |= {"unsaid": unsaid} if unsaid else {}
+        _active.log(level, event, facts)
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat, stream: TextIO | None = None) -> None:

@@ -177,6 +177,16 @@ def place() -> Rule:
     """Where to listen."""
 
     def parse(raw: object) -> str:
+        parse_place(raw if isinstance(raw, str) else "")
+        return str(raw)
+
+    return Rule(ACCEPTED_PLACE, parse)
+
+
+def tcp_place() -> Rule:
+    """Where to listen for browsers."""
+
+    def parse(raw: object) -> str:
         if not isinstance(raw, str) or not isinstance(parse_place(raw), TcpPlace) or raw.startswith(":"):
             raise ValueError
         return raw

@@ -19,6 +19,7 @@ from mqworker.log import LogFormat, LogLevel
 from mqworker.redaction import masked_url
 
 Orphans = Literal["drop", "requeue"]
+YesOrNo = Literal["yes", "no"]
 
 HOUR_S = 3_600
 YEAR_S = 365 * 24 * HOUR_S
@@ -45,8 +46,8 @@ class Settings:
     max_memory_bytes: Annotated[int | None, accept.whole(1, 10**15)] = None
     queues: Annotated[tuple[str, ...], accept.names(longest=128)] = ()
 
-    # How long things may take. Honcho kills 5 s after its first signal, so draining ends before that.
-    drain_s: Annotated[float, accept.seconds(0, HOUR_S)] = 4.0
+    # How long things may take. Without drain_s: a little less than whoever started the node waits.
+    drain_s: Annotated[float | None, accept.seconds(0, HOUR_S)] = None
     heartbeat_interval_s: Annotated[float, accept.seconds(0.01, 60)] = 1.0
     heartbeat_timeout_s: Annotated[float, accept.seconds(0.03, HOUR_S)] = 5.0
     connect_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 2.0
@@ -87,12 +88,16 @@ class Settings:
     gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
     gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
 
+    # Where this node answers probes (/livez, /readyz), metrics and /scale; nowhere without it.
+    http: Annotated[str | None, accept.place()] = None
+
     # Where a node serves the console, as host:port; and who may use it from other machines: a file with lines
     # of `role name token`.
-    web: Annotated[str | None, accept.place()] = None
+    web: Annotated[str | None, accept.tcp_place()] = None
     web_tokens: Annotated[Path | None, accept.file()] = None
 
-    # What is logged. "auto" is console on a terminal and json elsewhere.
+    # What is logged. "auto" is console on a terminal and json elsewhere. Successes: a line for each run.
+    log_successes: Annotated[YesOrNo, accept.one_of("yes", "no")] = "no"
     log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"
     log_format: Annotated[LogFormat, accept.one_of("auto", "json", "console")] = "auto"
 
@@ -227,6 +232,41 @@ def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> 
         return _Source(table, str, lambda key: f"[tool.mqworker] {key} in {file}", file.parent)
     problems.append(f"[tool.mqworker] in {file}: got {accept.shown(table)}; accepted: a table")
     return _Source({}, str)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDrain:
+    """How long a node may take to stop, and why so long."""
+
+    seconds: float
+    why: str
+
+
+def chosen_drain(
+    drain_s: float | None,
+    *,
+    is_terminal: bool,
+    is_first_process: bool,
+    environ: Mapping[str, str] | None = None,
+) -> ChosenDrain:
+    """As set, else a little less than whoever started the node waits before it kills.
+
+    A terminal is looked at before systemd: the shells of a desktop were started by systemd, too.
+    """
+    environ = os.environ if environ is None else environ
+    if drain_s is not None:
+        return ChosenDrain(drain_s, "as drain_s says")
+    if "HONCHO_PROCESS_NAME" in environ:
+        return ChosenDrain(4.0, "Honcho kills 5 s after its first signal")
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return ChosenDrain(25.0, "Kubernetes kills after 30 s, unless terminationGracePeriodSeconds is set")
+    if is_first_process:
+        return ChosenDrain(8.0, "the first process of a container, which is killed after 10 s as a rule")
+    if is_terminal:
+        return ChosenDrain(float(HOUR_S), "on a terminal; a second Ctrl-C ends what still runs")
+    if {"NOTIFY_SOCKET", "INVOCATION_ID"} & environ.keys():
+        return ChosenDrain(80.0, "systemd kills after 90 s, unless TimeoutStopSec is set")
+    return ChosenDrain(4.0, "nothing says how long whoever started it waits; most wait 5 s at least")
 
 
 def systemd_notify_socket(environ: Mapping[str, str] | None = None) -> str | None:

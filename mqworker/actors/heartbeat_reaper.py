@@ -47,6 +47,7 @@ from mqworker.store.command import Command
 from mqworker.store.script import Call
 from mqworker.store.store import Store
 
+_LATE_MS = 1_000
 _SAMPLE_EVERY_MS = 9_000
 """Of a queue whose counters stand still: so that `status` knows that nothing happened."""
 
@@ -95,6 +96,8 @@ class HeartbeatReaper:
         self._counted: dict[QueueName, tuple[list[Any], int]] = {}
         self._beat_at_ms = 0
         self._problem = ""
+        self._heard_at_ms: int | None = None
+        """When a server answered a beat last."""
         self._released = 0
         self.is_done = False
 
@@ -143,7 +146,13 @@ class HeartbeatReaper:
             "released": self._released,
             "consumers": sorted(self._consumers),
             "peers_dropped": 0 if self._topics is None else self._topics.dropped,
+            "is_store_heard": self._is_store_heard(),
         }
+
+    def _is_store_heard(self) -> bool:
+        """Whether a server answered lately: what probes ask, instead of asking the server themselves."""
+        since_ms = self._clock.monotonic_ms() - (self._heard_at_ms or 0)
+        return self._heard_at_ms is not None and since_ms <= 3 * self._interval_ms + _LATE_MS
 
     # Beats
 
@@ -155,6 +164,7 @@ class HeartbeatReaper:
     def _hear(self, now_ms: int) -> None:
         for reading in self._heartbeat.receive(now_ms):
             self._watch.note(reading, now_ms)
+            self._heard_at_ms = now_ms
         if self._heartbeat.problem != self._problem:
             self._problem = self._heartbeat.problem
             self._log.warning("beat_refused", reason=self._problem)

@@ -238,6 +238,13 @@ class NodeShown:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotWanted:
+    """monitor → supervisor: send me a NodeSnapshot with this number; an answer shows that your loop turns."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStarted:
     """supervisor → heartbeat reaper: beat for this consumer of ours."""
 
@@ -326,6 +333,7 @@ Mail = (
     | PermitsWanted
     | NodeSnapshot
     | NodeShown
+    | SnapshotWanted
     | ConsumerStarted
     | ConsumerGone
     | GatewayCalls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from contextlib import closing
 
 import click
@@ -12,8 +13,10 @@ from mqworker.cli.connect import connect
 from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
 from mqworker.model.quarantine import BadEntry, BadPlace, Removal
+from mqworker.model.view import NodeView
 from mqworker.operate.system import System
 from mqworker.queues.work.diagnosis import find_bad_entries, find_unnamed, remove
+from mqworker.queues.work.snapshots import read_nodes
 from mqworker.settings import load_settings
 from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
@@ -39,6 +42,7 @@ def doctor_command(
     settings = load_settings(flags={"redis_url": redis_url})
     with closing(connect(settings)) as store:
         is_server_fine = _show_server(store)
+        _show_drains(read_nodes(store, settings.namespace))
         found = find_bad_entries(store, settings.namespace)
         unnamed = find_unnamed(store, settings.namespace, found)
         _show_found(found, unnamed)
@@ -58,6 +62,14 @@ def _show_server(store: Store) -> bool:
     kept = "" if facts.is_append_only else "; no append-only file: a crash of the server loses messages"
     click.echo(f"server       {facts.product} {facts.version_text}{kept}")
     return True
+
+
+def _show_drains(nodes: Sequence[NodeView]) -> None:
+    """How long each node lets tasks finish when it is stopped: what they cannot finish runs again."""
+    for node in nodes:
+        if node.drain_s is not None:
+            why = f"; {safe(node.drain_why)}" if node.drain_why else ""
+            click.echo(f"drain        {safe(node.name)}: {node.drain_s:g} s{why}")
 
 
 def _show_found(found: list[BadEntry], unnamed: list[BadPlace]) -> None:

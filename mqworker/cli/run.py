@@ -18,10 +18,11 @@ from mqworker.supervisor.child_care import Limits
 from mqworker.supervisor.child_plan import Topology
 from mqworker.supervisor.children import ChildRecord
 from mqworker.supervisor.node import make_node
+from mqworker.supervisor.process_title import set_title
 from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.supervisor import Supervisor
 from mqworker.supervisor.systemd import SystemdNotifier
-from mqworker.supervisor.topology import CONSOLE, SERVER_KEEPER, node_topology
+from mqworker.supervisor.topology import CONSOLE, MONITOR, SERVER_KEEPER, node_topology
 from mqworker.supervisor.web_child import check_installed
 
 _APP = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
@@ -38,9 +39,10 @@ _PRIVATE = 0o700
 @click.option(
     "--web", is_flag=False, flag_value="127.0.0.1:8780", help="Also serve the console.  [127.0.0.1:8780]"
 )
+@click.option("--http", help="Answer probes and metrics there: host:port, such as 127.0.0.1:9464.")
 @click.option("--max-tasks", help="Replace a worker after so many tasks.")
 @click.option("--max-memory-bytes", help="Replace a worker that grew larger than this.")
-@click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: 4]")
+@click.option("--drain-s", help="Seconds to finish running tasks at a stop.  [default: by surroundings]")
 @click.option("--redis-url", help="The server to use.  [default: an embedded one]")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where files go.  [default: .mqworker]")
 @click.option("--node", help="The name of this node.  [default: made from host and process]")
@@ -75,6 +77,7 @@ def run_node(
     """Run a node until it is stopped; the exit code. Drills, which kill for a living, give other limits."""
     log = get_logger(actor="supervisor")
     directory = _directory(settings)
+    set_title("supervisor", app)
     supervisor = Supervisor(
         _topology(settings, (settings.workers or _cores()) if workers is None else workers),
         make_node(settings, app, directory),
@@ -100,7 +103,9 @@ def _topology(settings: Settings, workers: int) -> Topology:
     if settings.web is not None:
         check_installed()
         topology = (*topology, (CONSOLE,))
-    return topology if settings.redis_url is not None else ((SERVER_KEEPER,), *topology)
+    if settings.redis_url is None:
+        topology = ((SERVER_KEEPER,), *topology)
+    return topology if settings.http is None else ((MONITOR,), *topology)
 
 
 def _cores() -> int:

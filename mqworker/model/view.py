@@ -68,6 +68,9 @@ class NodeView:
     children: tuple[ChildView, ...] = ()
     problem: str | None = None
     """What the supervisor was asked for and could not do."""
+    drain_s: float | None = None
+    """How long it may take to stop; None: an older node, which does not tell."""
+    drain_why: str | None = None
 
     @property
     def queues(self) -> frozenset[str]:

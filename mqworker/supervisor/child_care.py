@@ -25,6 +25,7 @@ from mqworker.actors.mail import (
     NodeShown,
     Ping,
     Pong,
+    SnapshotWanted,
     WorkerExited,
 )
 from mqworker.actors.mailbox import MailboxClosed, MailboxFull, open_pipe
@@ -43,7 +44,14 @@ from mqworker.supervisor.liveness import (
     check_worker,
 )
 from mqworker.supervisor.node import Node
-from mqworker.supervisor.plain_reasons import reason_of, reason_of_signal
+from mqworker.supervisor.plain_reasons import (
+    NOT_ANSWERING,
+    NOT_READING,
+    PIPE_CLOSED,
+    cause_of,
+    reason_of,
+    reason_of_signal,
+)
 from mqworker.supervisor.restart_policy import (
     Death,
     Fault,
@@ -91,6 +99,7 @@ class ChildCare:
         """From then on nothing that a child does ends the node."""
         self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
         self.on_shown: Callable[[int], None] = lambda _number: None
+        self.on_snapshot_wanted: Callable[[ChildRecord, int], None] = lambda _record, _number: None
         self._children = children
         self._node = node
         self._selector = selector
@@ -133,7 +142,7 @@ class ChildCare:
                 # Dead already, as a rule. If it lives, it has missed a pipe, and cannot do without.
                 record.child.process.send(signal.SIGKILL)
         except MailboxFull:
-            self.kill(record, "does not read its mail", Fault.COUNTED)
+            self.kill(record, NOT_READING, Fault.COUNTED)
 
     def kill(self, record: ChildRecord, reason: str, fault: Fault) -> None:
         """End a child at once; the first reason given is the one that is kept."""
@@ -153,7 +162,8 @@ class ChildCare:
         start = self._node.child_start(record.name, record.generation, self._consumer_of(record), workers)
         record.kill_reason, record.kill_fault = None, Fault.COUNTED
         record.deaf_since_ms = None
-        record.vitals, record.progress, record.facts = Vitals(now_ms), 0, {}
+        record.vitals = Vitals(now_ms)
+        record.begin_anew()
         try:
             record.child = child = start_child(record.plan.start, start)
         except OSError as error:  # no memory or no process left: it may be there in a moment
@@ -214,11 +224,13 @@ class ChildCare:
                 self._welcome(record, now_ms)
             case Pong(_, progress, facts):
                 record.vitals.pinged_at_ms, record.vitals.ponged_at_ms = None, now_ms
-                record.progress, record.facts = progress, facts
+                record.note(progress, facts)
             case NodeShown(number):
                 self.on_shown(number)
             case KillWorker(worker, reason) if record.role is Role.DISPATCHER:
                 self._kill_worker(worker, reason)
+            case SnapshotWanted(number) if record.role is Role.MONITOR:
+                self.on_snapshot_wanted(record, number)
             case _:
                 pass  # Drained: that it is gone is what counts, and the process tells
 
@@ -247,7 +259,7 @@ class ChildCare:
             record.deaf_since_ms is not None
             and now_ms - record.deaf_since_ms >= self._limits.liveness.silent_after_ms
         ):
-            self.kill(record, "closed its control pipe", Fault.COUNTED)
+            self.kill(record, PIPE_CLOSED, Fault.COUNTED)
             return
         match _check_of(record.role)(record.vitals, self._limits.liveness, now_ms):
             case ChildAction.PING:
@@ -256,7 +268,7 @@ class ChildCare:
                 self.tell(record, Ping(record.vitals.pings))
             case ChildAction.ABORT:
                 record.vitals.aborted_at_ms = now_ms
-                record.kill_reason = record.kill_reason or "does not answer"
+                record.kill_reason = record.kill_reason or NOT_ANSWERING
                 self._log.error("child_silent", child=record.name, child_pid=child.process.pid)
                 child.process.send(signal.SIGABRT)  # it shows its stack and ends
             case ChildAction.KILL:
@@ -288,7 +300,7 @@ class ChildCare:
             record.kill_reason = None  # it was quicker
         how = reason_of_signal(ending.cause, self._node.slots_path)
         cause = f"{record.kill_reason} ({how})" if record.kill_reason else how
-        record.last_exit = cause
+        record.last_exit, record.cause = cause, cause_of(ending.code, ending.signal, record.kill_reason)
         is_clean = ending.code == 0 and (self.is_closing or record.role is Role.WORKER)
         (self._log.info if is_clean else self._log.warning)(
             "child_ended", child=record.name, generation=record.generation, cause=cause
@@ -340,7 +352,7 @@ class ChildCare:
 
     def _reason_to_halt(self, record: ChildRecord, ending: Ending) -> Halt | None:
         """Only what is wrong from the very first start on: later there is work to go on with."""
-        if self.has_been_complete or _is_ready_worker(record):
+        if self.has_been_complete or _is_ready_worker(record) or record.role is Role.MONITOR:
             return None
         reason = ending.words or f"{record.name}: {record.last_exit}"
         if ending.code == EXIT_CONFIGURATION:
@@ -394,7 +406,7 @@ def _check_of(role: Role) -> Callable[[Vitals, LivenessLimits, int], ChildAction
 def _is_failure(record: ChildRecord, ending: Ending) -> bool:
     """While stopping: Redis may be away, and who has nothing to settle or release may be killed when late."""
     is_killed_harmlessly = record.kill_reason is not None and record.role in {Role.ACTOR, Role.GATEWAY}
-    is_fine = record.role is Role.WORKER or is_killed_harmlessly
+    is_fine = record.role in {Role.WORKER, Role.MONITOR} or is_killed_harmlessly
     return not is_fine and ending.code not in {0, EXIT_UNAVAILABLE}
 
 

@@ -23,6 +23,7 @@ from mqworker.errors import ConfigurationError, StoreUnavailable
 from mqworker.log import configure_logging, get_logger
 from mqworker.supervisor.child_plan import StartFunction
 from mqworker.supervisor.plain_reasons import reason_of
+from mqworker.supervisor.process_title import set_title
 
 EXIT_FAILED = 1
 EXIT_UNAVAILABLE = 69
@@ -96,6 +97,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 def _live(run: StartFunction, start: ChildStart, control: Mailbox, words: int) -> int:
     configure_logging(start.settings.log_level, start.settings.log_format)
+    set_title(start.name, start.app)
     faulthandler.disable()  # in case it was on in the supervisor: its handlers were reset
     faulthandler.enable()
     faulthandler.register(STACK_DUMP_SIGNAL)

@@ -29,6 +29,8 @@ class Role(Enum):
     """Runs user code: may be silent for hours, and may die of it."""
     GATEWAY = auto()
     """Lets foreign programs in: started last, stopped first; what it holds is leased to itself."""
+    MONITOR = auto()
+    """Tells outsiders how the node is: nobody waits for it, and the node is complete without it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from mqworker.model.figures import Figures, Plain
 from mqworker.supervisor.child import Child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 from mqworker.supervisor.liveness import Vitals
+from mqworker.supervisor.plain_reasons import Cause
 from mqworker.supervisor.restart_policy import Fault, RestartHistory
 
 
@@ -44,6 +47,15 @@ class ChildRecord:
     deaf_since_ms: int | None = None
     """When it closed its control pipe, though it lives."""
     last_exit: str | None = None
+    cause: Cause | None = None
+    """Why its last process ended, in one word."""
+    restarts_by_cause: Counter[Cause] = field(default_factory=Counter)
+    carried: Counter[str] = field(default_factory=Counter)
+    """What its processes before this one had counted; see `TOTALS`."""
+    figures: list[Plain] = field(default_factory=list)
+    """What its process counted of tasks, as far as it is told (model/figures.py)."""
+    carried_figures: Figures = field(default_factory=Figures)
+    """The same of its processes before this one."""
     progress: int = 0
     facts: dict[str, Any] = field(default_factory=dict)  # Any: plain values, as they came with a Pong
 
@@ -62,6 +74,33 @@ class ChildRecord:
         """How often it was started again."""
         return max(0, self.generation - 1)
 
+    @property
+    def totals(self) -> dict[str, int]:
+        """What all its processes counted together: never less than before."""
+        now = _counted(self.facts)
+        return {name: self.carried[name] + now.get(name, 0) for name in self.carried.keys() | now.keys()}
+
+    def note(self, progress: int, facts: dict[str, Any]) -> None:
+        """What its process says of itself."""
+        self.figures = facts.pop("figures", [])  # apart: too much for the status screen
+        self.progress, self.facts = progress, facts
+
+    def begin_anew(self) -> None:
+        """Another process takes the place of the one before: it counts from 0, the totals do not."""
+        self.carried.update(_counted(self.facts))
+        self.carried_figures.add(self.figures)
+        self.facts, self.progress, self.figures = {}, 0, []
+        if self.cause is not None:
+            self.restarts_by_cause[self.cause] += 1
+
+
+TOTALS = frozenset({"settled", "lost_leases", "admitted", "released", "in", "out", "refused"})
+"""Facts of actors that only grow while their process lives."""
+
+
+def _counted(facts: Mapping[str, object]) -> dict[str, int]:
+    return {name: count for name in TOTALS if isinstance(count := facts.get(name), int)}
+
 
 class Children:
     """All children, in start order."""
@@ -69,6 +108,7 @@ class Children:
     def __init__(self, topology: Topology) -> None:
         self._records = [ChildRecord(plan, step) for step, plans in enumerate(topology) for plan in plans]
         self._record_by_name = {record.name: record for record in self._records}
+        self._needed = [record for record in self._records if record.role is not Role.MONITOR]
         # The last one counts where there are many, and is asked for only where there is one.
         self._record_by_role = {record.role: record for record in self._records}
 
@@ -90,12 +130,12 @@ class Children:
     @property
     def is_complete(self) -> bool:
         """Whether everybody is there and said so."""
-        return all(record.state is State.LIVE for record in self)
+        return all(record.state is State.LIVE for record in self._needed)
 
     @property
     def is_settled(self) -> bool:
         """Whether everybody is there, or is left alone because it cannot live."""
-        return all(record.state in {State.LIVE, State.PARKED} for record in self)
+        return all(record.state in {State.LIVE, State.PARKED} for record in self._needed)
 
     @property
     def has_workers(self) -> bool:
@@ -128,5 +168,7 @@ class Children:
             return now_ms >= record.restart_at_ms
         # One that cannot live does not keep the others from it.
         return all(
-            other.has_been_ready or other.state is State.PARKED for other in self if other.step < record.step
+            other.has_been_ready or other.state is State.PARKED
+            for other in self._needed
+            if other.step < record.step
         )

@@ -81,7 +81,7 @@ class Shutdown:
             return self._end_actors(gateways, self._closed_by_ms, now_ms)
         dispatchers = _of(alive, Role.DISPATCHER)
         workers = _of(alive, Role.WORKER)
-        actors = _of(alive, Role.ACTOR, Role.REAPER)
+        actors = _of(alive, Role.ACTOR, Role.REAPER, Role.MONITOR)
         if dispatchers:
             return [
                 *self._end_work(workers, now_ms),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqworker.settings import ChosenDrain
 from mqworker.supervisor.children import ChildRecord, Children, State
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.status_socket import Snapshot
@@ -18,6 +19,7 @@ def node_snapshot(
     is_draining: bool,
     problem: str | None,
     is_ready: bool,
+    drain: ChosenDrain,
     now_ms: int,
 ) -> Snapshot:
     """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic.
@@ -32,6 +34,7 @@ def node_snapshot(
         "draining": is_draining,
         "complete": children.is_complete and is_ready,
         "problem": problem,
+        "drain": {"s": drain.seconds, "why": drain.why},
         "children": [_child_snapshot(record, now_ms) for record in children],
     }
 
@@ -50,4 +53,6 @@ def _child_snapshot(record: ChildRecord, now_ms: int) -> dict[str, Any]:
         "silent_ms": None if ponged_at_ms is None else now_ms - ponged_at_ms,
         "progress": record.progress,
         "facts": record.facts,
+        "totals": record.totals,
+        "restarts_by_cause": dict(record.restarts_by_cause),
     }

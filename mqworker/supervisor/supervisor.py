@@ -1,9 +1,10 @@
 """Supervisor: starts, wires, watches, restarts and stops the actors of one node; answers `status`.
 
 Owns:     the processes of all children, and the pipes until they are handed over.
-Receives: Hello, Pong, Drained (all); NodeShown (actors); KillWorker (dispatcher); signals.
+Receives: Hello, Pong, Drained (all); NodeShown (actors); KillWorker (dispatcher); SnapshotWanted (monitor);
+          signals.
 Sends:    Attach, Ping, Drain (all); WorkerExited, RetireWorker (dispatcher);
-          ConsumerStarted, ConsumerGone (heartbeat reaper); NodeSnapshot (an actor that lives).
+          ConsumerStarted, ConsumerGone (heartbeat reaper); NodeSnapshot (an actor that lives, monitor).
 Never:    holds a connection to Redis, a second thread or user code: it is forked again and again.
 
 One loop over the ends of processes, control pipes, signals and the status socket. It never waits for anybody.
@@ -24,6 +25,7 @@ from typing import assert_never
 from mqworker.actors.mail import Drain, NodeSnapshot
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
+from mqworker.settings import chosen_drain
 from mqworker.supervisor.child_care import ChildCare, Halt, Limits
 from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
 from mqworker.supervisor.child_plan import Role, Topology
@@ -45,6 +47,8 @@ _BUSY_TICK_MS = 5
 _LONGEST_GAP_MS = 200
 _SHOW_EVERY_MS = 1_000
 _SHOWN_WITHIN_MS = 2_000
+# With --reload: so long a running task may keep its worker from being replaced.
+_LONGEST_PATIENCE_MS = 4_000
 
 
 class Supervisor:
@@ -78,8 +82,13 @@ class Supervisor:
         self._tick_ms = min(_TICK_MS, limits.liveness.ping_every_ms)
         self._care.on_ready = self._note_ready
         self._care.on_shown = self._note_shown
+        self._care.on_snapshot_wanted = self._answer_monitor
         self._care.parks_broken_workers = source_watch is not None
-        patience_ms = None if source_watch is None else int(node.settings.drain_s * 1000)
+        self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
+        self._drain = chosen_drain(
+            node.settings.drain_s, is_terminal=self._terminal is not None, is_first_process=os.getpid() == 1
+        )
+        patience_ms = None if source_watch is None else min(_LONGEST_PATIENCE_MS, self._drain_ms)
         self._import_check = ImportCheck(
             node, self._selector, longest_ms=limits.liveness.worker_ready_within_ms, log=log
         )
@@ -93,7 +102,6 @@ class Supervisor:
         )
         self._shutdown: Shutdown | None = None
         self._started_at_ms = clock.now_ms()
-        self._terminal = next((number for number in (0, 1, 2) if os.isatty(number)), None)
         self._shown_at_ms = -_SHOW_EVERY_MS
         self._writer: ChildRecord | None = None
         """Who shows the node in Redis at the moment."""
@@ -101,6 +109,10 @@ class Supervisor:
         self._complete_since: tuple[int, int] | None = None
         """The first snapshot with everybody there, and when that was."""
         self._is_announced = False
+
+    @property
+    def _drain_ms(self) -> int:
+        return int(self._drain.seconds * 1000)
 
     @property
     def halt(self) -> Halt | None:
@@ -177,7 +189,7 @@ class Supervisor:
     def _begin_shutdown(self, exit_code: int, now_ms: int) -> None:
         self._care.is_closing = True
         self._import_check.close()
-        self._shutdown = Shutdown(exit_code, int(self._node.settings.drain_s * 1000), now_ms)
+        self._shutdown = Shutdown(exit_code, self._drain_ms, now_ms)
         self._notifier.note_stopping()
 
     def _carry_out(self, shutdown: Shutdown, now_ms: int) -> None:
@@ -214,7 +226,9 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals, now_ms: int) -> None:
         if self._shutdown is None:
-            self._log.info("node_draining", signal=number.name, drain_s=self._node.settings.drain_s)
+            self._log.info(
+                "node_draining", signal=number.name, drain_s=self._drain.seconds, why=self._drain.why
+            )
             self._begin_shutdown(0, now_ms)
         else:
             self._shutdown.hurry(now_ms)
@@ -269,6 +283,16 @@ class Supervisor:
         ]
         return next((record for record in actors if record.state is State.LIVE), None)
 
+    def _answer_monitor(self, record: ChildRecord, number: int) -> None:
+        if record.child is not None and not record.child.control.has_unsent:
+            figures = [
+                plain
+                for each in self._children
+                for plain in (*each.carried_figures.snapshot(), *each.figures)
+            ]
+            snapshot = self._snapshot(self._clock.monotonic_ms()) | {"figures": figures}
+            self._care.tell(record, NodeSnapshot(self._node.name, number, snapshot))
+
     def _snapshot(self, now_ms: int) -> Snapshot:
         return node_snapshot(
             self._children,
@@ -278,6 +302,7 @@ class Supervisor:
             is_draining=self._shutdown is not None,
             problem=self._rolling.problem,
             is_ready=self._is_announced,
+            drain=self._drain,
             now_ms=now_ms,
         )
 

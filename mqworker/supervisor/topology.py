@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
+from mqworker.actors.monitor import process as monitor_process
 from mqworker.actors.worker import process as worker_process
 from mqworker.supervisor import gateway_child, server_keeper, web_child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
@@ -16,6 +17,8 @@ SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
 
 CONSOLE = ChildPlan(web_child.WEB_CHILD, Role.GATEWAY, web_child.main)
 """Only with the setting `web`."""
+MONITOR = ChildPlan("monitor", Role.MONITOR, monitor_process.main)
+"""Only with the setting `http`: first of all, so that a start can be watched."""
 
 
 def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:

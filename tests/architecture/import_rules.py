@@ -49,7 +49,12 @@ CONFINED = {
     "pyspark": ("services/mqworker_services/pipeline/",),
     "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py"),
     # Spark's launcher takes Java, Python and the address from the environment alone.
-    "os.environ": ("mqworker/settings.py", "services/mqworker_services/pipeline/launcher.py"),
+    # A probe must not wait for the settings to be imported, and wants one of them.
+    "os.environ": (
+        "mqworker/settings.py",
+        "mqworker/cli/entry.py",
+        "services/mqworker_services/pipeline/launcher.py",
+    ),
     "os.environb": ("mqworker/settings.py",),
     "os.getenv": ("mqworker/settings.py",),
     "os.getenvb": ("mqworker/settings.py",),

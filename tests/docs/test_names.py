@@ -119,7 +119,9 @@ def test_errors_and_classes_exist() -> None:
 
 def test_words_with_underscores_are_known_to_the_code() -> None:
     known = source_words() | FOREIGN
-    wrong = [span for span in SPANS if _WORD.fullmatch(span.text) and span.text not in known]
+    # A counter is named in the code without the ending that OpenMetrics gives it.
+    words = [span for span in SPANS if _WORD.fullmatch(span.text)]
+    wrong = [span for span in words if span.text.removesuffix("_total") not in known]
 
     assert wrong == []
 

@@ -261,7 +261,9 @@ class Dispatcher:
             "models": self._foreign_queues.facts(),
             "is_store_up": not any(queue.resume_at_ms and queue.is_unreachable for queue in self._queues),
             "batch_size": self._times.batch_size(),
+            "lost_leases": sum(queue.lost_leases for queue in self._queues),
             **self._care.facts(),
+            **({} if self._figures is None else self._figures.facts()),
         }
 
     # Hear
@@ -458,6 +460,7 @@ class Dispatcher:
                 yield Post(worker.name, Drain(0))
         elif in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
             self._drain_until_ms = now_ms + EVIDENCE_WAIT_MS
+            self._care.tell_of_cut(holders)
             yield from (Post(SUPERVISOR, KillWorker(holder, "drain")) for holder in holders)
 
 
@@ -481,7 +484,10 @@ def main(control: Mailbox, start: ChildStart) -> int:
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
         figures=FiguresBook(
-            start.settings.namespace, consumer, lambda call: int(store.attempt(store.begin([call]))[0])
+            start.settings.namespace,
+            consumer,
+            lambda call: int(store.attempt(store.begin([call]))[0]),
+            is_exported=start.settings.http is not None,
         ),
         strikes=StrikeWatch(store, start.settings.namespace),
         accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),

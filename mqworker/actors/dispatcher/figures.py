@@ -30,8 +30,12 @@ _NOTHING: dict[Stretch, list[Plain]] = {(MINUTES, 0): []}
 class FiguresBook:
     """Adds up figures and writes them now and then."""
 
-    def __init__(self, namespace: str, consumer: str, ask: Ask) -> None:
-        """`ask` sends a call once, or raises what is wrong with the server."""
+    def __init__(self, namespace: str, consumer: str, ask: Ask, *, is_exported: bool = False) -> None:
+        """`ask` sends a call once, or raises what is wrong with the server.
+
+        Exported: the monitor is told all that was counted, through the supervisor.
+        """
+        self._is_exported = is_exported
         self.total = Figures()
         """Since this dispatcher began, for whoever exports counters."""
         self._namespace = namespace
@@ -64,6 +68,10 @@ class FiguresBook:
                     crashed.note(each.delivery.task, queue, None, None, "crashed")
         if crashed:
             self.add(crashed.take(), now_ms)
+
+    def facts(self) -> dict[str, list[Plain]]:
+        """What to tell with every sign of life."""
+        return {"figures": self.total.snapshot()} if self._is_exported else {}
 
     def turn(self, now_ms: int) -> None:
         """Write, if it is time and there is something to write."""

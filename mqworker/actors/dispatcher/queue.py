@@ -101,6 +101,8 @@ class DispatchedQueue:
         self.asked_for = 0
         """How many the exchange under way asks for."""
         self._is_claiming = False
+        self.lost_leases = 0
+        """Deliveries that somebody else had when they were to be settled."""
         self._received = 0
         self._is_line_long = False
         """Whether the last claim came back full."""
@@ -258,6 +260,8 @@ class DispatchedQueue:
         for worker, number in self._receipts_under_way:
             worker.accepted.append(number)
         self._receipts_under_way = []
+        for lost in results[:-1] if self._is_claiming else results:  # a number, or the settlements
+            self.lost_leases += lost if isinstance(lost, int) else len(lost)
         acked = self._acked(results[0]) if self._being_acked else []
         reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
         if reply is LOOK_AGAIN:

@@ -5,7 +5,7 @@ Also whom to tell that a message was cancelled, and whether to kill its worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ ASK_AFTER_MS = 2_000
 ANSWER_WITHIN_MS = 8_000
 """One that runs nothing and does not answer is killed then: its loop hangs, or the process is stopped."""
 
+_CUT_ADVICE = "they go back to their queue, uncounted, and run again; a longer drain_s lets them finish"
+
 
 class WorkerCare:
     """Looks after the workers of a dispatcher."""
@@ -42,6 +44,7 @@ class WorkerCare:
         self._missing = 0
         """How many deliveries workers were given and did not have when they were asked."""
         self._now_ms = 0
+        self._has_told_of_cut = False
 
     def look_after(self, now_ms: int) -> Iterator[Post]:
         """What has to be said to or about workers at this moment."""
@@ -70,6 +73,13 @@ class WorkerCare:
             keys = frozenset(worker.flights.keys() - worker.presumed.keys())
             worker.question = Question(next(self._numbers), now_ms, keys)
             yield Post(worker.name, ListDeliveries(worker.question.number))
+
+    def tell_of_cut(self, holders: Collection[str]) -> None:
+        """A drain is over and these workers still have deliveries: how many are cut. Told once."""
+        cut = sum(len(worker.flights) for worker in self._workers if worker.name in holders)
+        if cut and not self._has_told_of_cut:
+            self._has_told_of_cut = True
+            self._log.warning("drain_cut", deliveries=cut, workers=len(holders), advice=_CUT_ADVICE)
 
     def take_list(self, worker: WorkerState, mail: DeliveriesListed, now_ms: int) -> None:
         """Release what a worker was given before it was asked, and does not have.

@@ -62,6 +62,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             clock=clock,
             max_message_bytes=settings.max_message_bytes,
             hooks=app.hooks,
+            logs_successes=settings.log_successes == "yes",
             link=StoreTaskLink(
                 lambda queue: app.connections.beside(queue_name(queue)),
                 clock,

@@ -156,12 +156,16 @@ def _server_lines(server: ServerView) -> list[str]:
     return [f"server  {safe(server.product)} {safe(server.version)}, {memory}, {kept}{many}"]
 
 
+def _drain_text(node: NodeView) -> str:
+    return "draining" if node.drain_s is None else f"draining, {duration(node.drain_s * 1000)} at the most"
+
+
 def _node_lines(node: NodeView, now_ms: int, width: int) -> list[str]:
     facts = [
         safe(node.app) if node.app else None,
         f"pid {node.pid}" if node.pid else None,
         f"up {duration(now_ms - node.started_at_ms)}" if node.started_at_ms else None,
-        click.style("draining", fg="yellow") if node.is_draining else None,
+        click.style(_drain_text(node), fg="yellow") if node.is_draining else None,
     ]
     told = ", ".join(fact for fact in facts if fact)
     name = click.style(safe(node.name), bold=True)

@@ -403,6 +403,8 @@ def decode_node(name: str, text: bytes, ttl_ms: int) -> NodeView:
         started_at_ms=_whole(facts.get("started_at_ms")),
         is_draining=facts.get("draining") is True,
         problem=_text(facts.get("problem")),
+        drain_s=_number_or_none(_table(facts.get("drain")).get("s")),
+        drain_why=_text(_table(facts.get("drain")).get("why")),
         age_ms=max(0, SNAPSHOT_TTL_MS - ttl_ms) if ttl_ms >= 0 else 0,
         children=tuple(_child(_table(each)) for each in children) if isinstance(children, list) else (),
     )
@@ -446,6 +448,10 @@ def _table(value: object) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _number_or_none(value: object) -> float | None:
+    return None if _whole(value) is None else float(str(value))
 
 
 def _whole(value: object) -> int | None:

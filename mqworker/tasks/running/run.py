@@ -77,8 +77,10 @@ class TaskRunner:
         link: TaskLink | None = None,
         chance: random.Random | None = None,
         passes: tuple[type[BaseException], ...] = (),
+        logs_successes: bool = False,
     ) -> None:
         """`link` keeps progress and knows of cancellations; exceptions of the types `passes` go through."""
+        self._logs_successes = logs_successes
         self._registry = registry
         self._worker = worker
         self._node = node
@@ -95,7 +97,7 @@ class TaskRunner:
         """A message that was lost and came back may run here twice at a time."""
         self._interruptible: Context | None = None
         """Whose task is under way in the main thread, so that a signal may raise in it."""
-        self._log = get_logger(part="tasks", worker=worker)
+        self._log = get_logger(part="tasks", worker=worker).without_repetition()
         self.strikes: tuple[Strike, ...] = ()
         """Calls that are not to be run."""
         self.unpermitted = 0
@@ -267,6 +269,9 @@ class TaskRunner:
             )
         if self._hooks.succeeding:
             self._hooks.run(self._hooks.succeeding, context, value)
+        if self._logs_successes:
+            facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+            self._log.info("delivery_succeeded", **facts, run_ms=round(run.run_ms, 3))
         return Ack(delivery, result, run)
 
     def _without_result(

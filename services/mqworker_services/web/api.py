@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mqworker.errors import InvalidArgument, StoreUnavailable, UnknownQueue
+from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable, UnknownQueue
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
@@ -36,6 +36,9 @@ from mqworker.operate.gateway_figures import gateway_views
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import read_job
 from mqworker.operate.limits import read_limits
+from mqworker.operate.metrics.scale import ScaleQuestion, read_scale
+from mqworker.operate.metrics.system import outage_families, read_metrics
+from mqworker.operate.metrics.text import CONTENT_TYPE, page
 from mqworker.operate.models import read_models
 from mqworker.operate.picture import Picture
 from mqworker.operate.schedules import read_schedule, read_schedules
@@ -80,7 +83,29 @@ class Api:
             Route("/api/v1/tasks/{name}/enqueue", self.enqueue, methods=["POST"]),
             Route("/api/v1/actions/preview", self.preview),
             Route("/api/v1/actions", self.act, methods=["POST"]),
+            Route("/metrics", self.metrics),
+            Route("/scale/{queue}", self.scale),
         ]
+
+    async def metrics(self, _request: Request) -> Response:
+        """The system for Prometheus; nodes tell of themselves at their own port."""
+        lines = await asyncio.to_thread(self._read_metrics)
+        return Response(page(lines), headers={"content-type": CONTENT_TYPE})
+
+    def _read_metrics(self) -> list[str]:
+        try:
+            return read_metrics(self._console.system.store, self._console.settings.namespace)
+        except MqworkerError:  # no server runs here: the site cannot even be opened
+            return list(outage_families())
+
+    async def scale(self, request: Request) -> Response:
+        """How many workers a queue wants: here too, for where no node is left that could tell."""
+        question = ScaleQuestion.of(request.path_params["queue"], request.query_params)
+        namespace = self._console.settings.namespace
+        document = await asyncio.to_thread(
+            lambda: read_scale(self._console.system.store, namespace, question)
+        )
+        return JSONResponse(document)
 
     async def openapi(self, request: Request) -> Response:
         """The API in the words of OpenAPI."""

@@ -26,6 +26,8 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 _OPEN_TO_ALL = ("/login", "/static/")
+_FOR_PROGRAMS = ("/api/", "/live", "/metrics", "/scale/")
+"""Who has no token is told so there, instead of being sent to a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Guard:
         root = scope.get("root_path", "")
         path = scope["path"].removeprefix(root)
         if identity is None and not path.startswith(_OPEN_TO_ALL):
-            if path.startswith("/api/") or path == "/live":
+            if path.startswith(_FOR_PROGRAMS):
                 return JSONResponse({"error": "a token is needed: Authorization: Bearer <token>"}, 401)
             return RedirectResponse(f"{root}/login?back={quote(path)}", 303)
         scope.setdefault("state", {})["identity"] = identity

@@ -1,0 +1,1 @@
+"""Tells outsiders how the node is, over HTTP: probes, metrics, how many workers are wanted."""
