@@ -23,6 +23,7 @@ _OWN_SIGNS = (b"pytest",)
 def make_root() -> Path:
     """A directory for everything temporary of this run; short, for the sockets in it."""
     root = Path(tempfile.mkdtemp(prefix="mqwt"))
+    root.chmod(0o755)  # PostgreSQL and MariaDB run as users of their own
     tempfile.tempdir = os.environ["TMPDIR"] = str(root)
     return root
 
