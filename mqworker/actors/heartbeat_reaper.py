@@ -5,8 +5,9 @@ Receives: ConsumerStarted, ConsumerGone, NodeSnapshot (supervisor).
 Sends:    nothing.
 Never:    takes anything from a consumer that is heard anywhere, or on a judgement that may be out of date.
 
-A consumer beats once per server, whatever queues it holds something in. When one falls silent, all queues are
-gone through, many in one round trip, for what it held; besides, each is looked at now and then.
+A consumer beats once per server, whatever queues it holds something in; a thread of its own sees to that
+(beat_thread.py). When one falls silent, all queues are gone through, many in one round trip, for what it
+held; besides, each is looked at now and then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
+from mqworker.actors.beat_thread import BeatThread
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail, NodeSnapshot
 from mqworker.actors.mailbox import Mailbox
@@ -64,7 +66,7 @@ class HeartbeatReaper:
         self,
         store: Store,
         roster: QueueRoster,
-        heartbeat: Heartbeat,
+        beats: BeatThread,
         *,
         namespace: str,
         interval_ms: int,
@@ -76,7 +78,7 @@ class HeartbeatReaper:
     ) -> None:
         self._store = store
         self._roster = roster
-        self._heartbeat = heartbeat
+        self._beats = beats
         self._namespace = namespace
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
@@ -97,7 +99,6 @@ class HeartbeatReaper:
         self._to_reap: deque[tuple[QueueName, ConsumerName]] = deque()
         self._to_sample: deque[QueueName] = deque()
         self._counted: dict[QueueName, tuple[list[Any], int]] = {}
-        self._beat_at_ms = 0
         self._problem = ""
         self._snapshot: NodeSnapshot | None = None
         self._released = 0
@@ -108,9 +109,10 @@ class HeartbeatReaper:
         match mail:
             case ConsumerStarted(consumer):
                 self._consumers.add(consumer)
-                self._beat_at_ms = now_ms
+                self._beats.beat_for(self._consumers)
             case ConsumerGone(consumer):
                 self._consumers.discard(consumer)
+                self._beats.beat_for(self._consumers)
                 self._departed.consumers.add(consumer)
                 self._is_sweep_due = True
                 self._rounds.hurry(0, now_ms)
@@ -118,14 +120,14 @@ class HeartbeatReaper:
                 self._snapshot = mail
             case Drain():
                 self._hide_node()
+                self._beats.close()
                 self.is_done = True
             case _:
                 pass
         return ()
 
     def turn(self, now_ms: int) -> Sequence[Post]:
-        """Beat; hear who else does; then one slice of the queues, or of what is to be done about them."""
-        self._beat(now_ms)
+        """Hear who beats; then one slice of the queues, or of what is to be done about them."""
         self._hear(now_ms)
         if not self._rounds.hold(now_ms, self._chores(now_ms)):
             return ()
@@ -134,15 +136,15 @@ class HeartbeatReaper:
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
-        """Until the next beat, or at once while there is something to do."""
+        """Until the next look, or at once while there is something to do."""
         if self._to_reap or self._to_sample:
             return 0
         chores_in_ms, look_in_ms = self._rounds.due_in_ms(now_ms), self._looks.patrol.due_in_ms(now_ms)
-        return max(0, min(self._beat_at_ms - now_ms, chores_in_ms, look_in_ms))
+        return min(chores_in_ms, look_in_ms)
 
     def watched(self) -> Iterable[Watched]:
         """The answers to beats."""
-        return self._heartbeat.watched()
+        return self._beats.watched()
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
@@ -155,16 +157,11 @@ class HeartbeatReaper:
 
     # Beats
 
-    def _beat(self, now_ms: int) -> None:
-        if now_ms >= self._beat_at_ms:
-            self._beat_at_ms = now_ms + self._interval_ms
-            self._heartbeat.send(self._consumers, now_ms)
-
     def _hear(self, now_ms: int) -> None:
-        for reading in self._heartbeat.receive(now_ms):
-            self._watch.note(reading, now_ms)
-        if self._heartbeat.problem != self._problem:
-            self._problem = self._heartbeat.problem
+        for reading in self._beats.readings():
+            self._watch.note(reading)
+        if self._beats.problem != self._problem:
+            self._problem = self._beats.problem
             self._log.warning("beat_refused", reason=self._problem)
         silent = self._watch.silent(now_ms) - self._consumers
         if silent - self._silent:
@@ -365,14 +362,15 @@ def main(control: Mailbox, start: ChildStart) -> int:
     """The heartbeat reaper's process."""
     settings, log, quarantine = start.settings, logger_of(start), quarantine_of(start)
     timeout_ms = int(settings.heartbeat_timeout_s * 1000)
-    # A shard that hangs must not keep it from beating on the others for long.
-    store = open_store(start, quarantine, longest_read_s=settings.heartbeat_timeout_s / 3)
+    interval_ms = int(settings.heartbeat_interval_s * 1000)
+    heartbeat = Heartbeat(open_store(start).connection, settings.namespace, timeout_ms=timeout_ms)
+    store = open_store(start, quarantine)
     reaper = HeartbeatReaper(
         store,
         QueueRoster(store, queue_options(settings)),
-        Heartbeat(open_store(start).connection, settings.namespace, timeout_ms=timeout_ms),
+        BeatThread(heartbeat, interval_ms, SystemClock()).start(),
         namespace=settings.namespace,
-        interval_ms=int(settings.heartbeat_interval_s * 1000),
+        interval_ms=interval_ms,
         timeout_ms=timeout_ms,
         log=log,
         node_file=Path(start.slots_path),

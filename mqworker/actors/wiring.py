@@ -29,19 +29,13 @@ def quarantine_of(start: ChildStart) -> Quarantine:
     return Quarantine(on_new=tell)
 
 
-def open_store(
-    start: ChildStart,
-    quarantine: Quarantine | None = None,
-    *,
-    longest_read_s: float = _ACTOR_READ_TIMEOUT_S,
-) -> Store:
+def open_store(start: ChildStart, quarantine: Quarantine | None = None) -> Store:
     """The store of an actor. It repeats nothing by itself: the actor's next turn does."""
     settings = start.settings
-    longest_s = min(longest_read_s, _ACTOR_READ_TIMEOUT_S)
     connection = open_connection(
         parse_address(start.redis_url),
-        connect_timeout_s=min(settings.connect_timeout_s, longest_s),
-        read_timeout_s=min(settings.read_timeout_s, longest_s),
+        connect_timeout_s=min(settings.connect_timeout_s, _ACTOR_READ_TIMEOUT_S),
+        read_timeout_s=min(settings.read_timeout_s, _ACTOR_READ_TIMEOUT_S),
         client_name=f"mqworker-{start.name}".replace(":", "-"),
     )
     return Store(connection, retry_for_ms=0, quarantine=quarantine)
