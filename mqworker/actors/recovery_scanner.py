@@ -30,7 +30,7 @@ from mqworker.store.store import Store
 
 ROUND_MS = 500
 FORGET_EVERY_MS = 60_000
-FORGETS_PER_S = 50
+FORGETS_PER_S = 20
 NEXT_PAGE_MS = 100
 
 _FIRST_PAGE = ("0", "0")

@@ -27,7 +27,7 @@ from typing import Any
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
-from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
+from mqworker.actors.dispatcher.claiming import FIRST_AT_GATE, STORE_TROUBLE, Claiming, PermitRequests, Room
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
 from mqworker.actors.dispatcher.give_back import GiveBack, release_all
 from mqworker.actors.dispatcher.hand_out import HandOut
@@ -222,7 +222,7 @@ class Dispatcher:
         if not self._adoption.is_over or any(worker.accepted for worker in self._workers):
             return min(wait_ms, ACCEPT_AFTER_MS)
         if any(queue.is_limited for queue in self._queues):
-            return min(wait_ms, ASK_EVERY_MS)
+            return min(wait_ms, self._permits.due_in_ms(now_ms))
         return wait_ms
 
     def watched(self) -> Iterable[Watched]:
@@ -259,7 +259,9 @@ class Dispatcher:
     def _hear_wake_up(self, channel: str, text: bytes, now_ms: int) -> None:
         """An empty channel stands for all: the connection was lost, and with it what was said meanwhile."""
         for queue in self._queues:
-            if channel == queue.keys.meta and self._give_back.hear(queue, text):
+            if channel in (queue.keys.meta, "") and queue.is_limited:
+                self._permits.hurry(now_ms)
+            if channel == queue.keys.meta and (text == FIRST_AT_GATE or self._give_back.hear(queue, text)):
                 continue
             if channel == queue.held_key and text != ADDED:
                 self._early_starts.hear(queue, text, now_ms)

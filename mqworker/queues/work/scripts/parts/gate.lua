@@ -16,7 +16,8 @@ end
 local function place_at_gate(gate, id, record, side)
   place_delayed(id, with_permit(record, ''), PERMIT_NEEDED_MS)
   redis.call(side, gate_key(gate), id)
-  redis.call('ZADD', gates, 'NX', digits(now_ms), gate)
+  local is_new = redis.call('ZADD', gates, 'NX', digits(now_ms), gate) == 1
+  if is_new and redis.call('ZCARD', gates) == 1 then wake('limited') end -- nobody asks often while nothing waits
 end
 
 local function place_limited(gate, id, record)
