@@ -360,11 +360,11 @@ class Sweep:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The heartbeat reaper's process."""
-    settings, log, quarantine = start.settings, logger_of(start), quarantine_of(start)
+    settings, log = start.settings, logger_of(start)
     timeout_ms = int(settings.heartbeat_timeout_s * 1000)
     interval_ms = int(settings.heartbeat_interval_s * 1000)
     heartbeat = Heartbeat(open_store(start).connection, settings.namespace, timeout_ms=timeout_ms)
-    store = open_store(start, quarantine)
+    store = open_store(start, quarantine_of(start))
     reaper = HeartbeatReaper(
         store,
         QueueRoster(store, queue_options(settings)),
@@ -376,7 +376,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         node_file=Path(start.slots_path),
         topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
-    return run_actor(reaper, control, start, quarantine)
+    return run_actor(reaper, control, start, store)
 
 
 SWEEP_EVERY_MS = 5_000

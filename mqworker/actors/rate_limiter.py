@@ -109,6 +109,6 @@ class RateLimiter:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The rate limiter's process."""
-    quarantine = quarantine_of(start)
-    limiter = RateLimiter(open_store(start, quarantine), queue_options(start.settings), logger_of(start))
-    return run_actor(limiter, control, start, quarantine)
+    store = open_store(start, quarantine_of(start))
+    limiter = RateLimiter(store, queue_options(start.settings), logger_of(start))
+    return run_actor(limiter, control, start, store)

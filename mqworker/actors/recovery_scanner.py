@@ -154,8 +154,7 @@ def _note_page(
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The recovery scanner's process."""
-    quarantine = quarantine_of(start)
-    store = open_store(start, quarantine)
+    store = open_store(start, quarantine_of(start))
     roster = QueueRoster(store, queue_options(start.settings))
     scanner = RecoveryScanner(store, roster, interval_ms=ROUND_MS, log=logger_of(start))
-    return run_actor(scanner, control, start, quarantine)
+    return run_actor(scanner, control, start, store)

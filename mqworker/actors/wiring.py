@@ -68,7 +68,13 @@ def logger_of(start: ChildStart) -> Logger:
     return get_logger(actor=start.name, node=start.node)
 
 
-def run_actor(actor: Actor, control: Mailbox, start: ChildStart, quarantine: Quarantine) -> int:
-    """Run the loop to its end; the exit code of the process."""
-    ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine).run()
+def run_actor(actor: Actor, control: Mailbox, start: ChildStart, *stores: Store) -> int:
+    """Run the loop to its end; the exit code of the process.
+
+    Between round trips of these stores it answers pings. They share one quarantine.
+    """
+    loop = ActorLoop(actor, control, SystemClock(), logger_of(start), stores[0].quarantine)
+    for store in stores:
+        store.after_round_trip = loop.answer_pings
+    loop.run()
     return 0

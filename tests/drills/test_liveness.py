@@ -97,6 +97,27 @@ def test_beats_go_out_while_all_other_calls_of_the_node_wait(
         scene.close()
 
 
+def test_actors_that_wait_for_a_slow_server_are_not_taken_for_hung(
+    server: RealServer, make_scene: MakeScene, sized: Sized, report: Report
+) -> None:
+    slow_s, watched_s = 0.7, sized(15, 60)
+    with FaultProxy(server.port) as proxy:
+        scene = make_scene(server.url)
+        node = scene.add_node(
+            url=proxy.url, settings={"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 12.0}
+        )
+        node.wait_complete()
+        proxy.delay_s = slow_s  # each way; a turn of the broker has half a dozen round trips
+        scene.publish("work", 5)
+        time.sleep(watched_s)
+        proxy.delay_s = 0.0
+        scene.wait_drained()
+        silent = [line["child"] for line in node.logged("child_silent")]
+        report(f"{2 * slow_s:.1f} s for each round trip, for {watched_s} s; taken for hung: {silent}")
+        assert silent == []
+        scene.close()
+
+
 def _longest_gap_s(client: redis.Redis, seconds: float) -> float:
     """The longest time between two beats, as the server saw them come."""
     key = beats_keys(DEFAULT_NAMESPACE)[0]

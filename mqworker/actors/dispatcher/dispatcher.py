@@ -434,9 +434,9 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ConsumerName(start.consumer),
         queue_options(start.settings),
     )
-    quarantine = quarantine_of(start)
+    store = open_store(start, quarantine_of(start))
     dispatcher = Dispatcher(
-        open_store(start, quarantine),
+        store,
         DispatchedQueues(start.settings.queues, consumer, options, foreign_queues),
         foreign_queues,
         slots=slots,
@@ -444,6 +444,6 @@ def main(control: Mailbox, start: ChildStart) -> int:
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
     )
-    exit_code = run_dispatcher(dispatcher, control, start, quarantine)
+    exit_code = run_dispatcher(dispatcher, control, start, store)
     foreign_queues.close()
     return exit_code
