@@ -103,7 +103,8 @@ def test_pings_are_answered_between_two_round_trips_of_a_turn_unless_it_never_en
     ours, theirs = open_pipe()
     clock, supervisor = ManualClock(), Mailbox(theirs)
     actor = Waiting(Ear(os.dup(ours)))
-    loop = ActorLoop(actor, Mailbox(ours), clock, get_logger())
+    control = Mailbox(ours)
+    loop = ActorLoop(actor, control, clock, get_logger())
     loop._turned_at_ms = clock.monotonic_ms()
     supervisor.send(ConsumerGone("north"))
     pongs = 0
@@ -118,6 +119,8 @@ def test_pings_are_answered_between_two_round_trips_of_a_turn_unless_it_never_en
     loop._take_what_was_put_off()
 
     actor.ear.close()
+    loop._selector.close()
+    control.close()
     supervisor.close()
     assert pongs == answered
     assert told_within == []
