@@ -2,7 +2,8 @@
 
 An actor is a small class that turns mail into mail; a test calls `handle` and reads the answer. Pipes,
 selectors and the conversation with the supervisor are here, once. The loop answers pings itself, between two
-turns: an actor that hangs does not answer, and that is how the supervisor knows.
+turns and between two round trips to a server: an actor that hangs does not answer, and that is how the
+supervisor knows.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from mqworker.model.quarantine import Quarantine
 
 SUPERVISOR = "supervisor"
 _LONGEST_WAIT_MS = 1_000
+PINGS_EVERY_MS = 500
+LONGEST_TURN_MS = 60_000
+"""So long an actor may wait for slow servers within one turn; one that takes longer hangs."""
 _WRITE_TOO = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
@@ -103,15 +107,21 @@ class ActorLoop:
         self._selector = selectors.DefaultSelector()
         self._interests: dict[int, tuple[Watched, int]] = {}
         self._progress = 0
+        self._turned_at_ms = self._looked_at_ms = 0
+        self._put_off: list[Mail] = []
+        """Mail of the supervisor that came in the middle of a turn, and is no ping."""
 
     def run(self) -> None:
         """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""
         self.deliver([Post(SUPERVISOR, Hello(self._actor.name, os.getpid()))])
         while not self._actor.is_done and SUPERVISOR in self._mailboxes:
             wait_ms = min(self._actor.next_turn_in_ms(self._clock.monotonic_ms()), _LONGEST_WAIT_MS)
-            for sender, mailbox in self._wait_for_mail(wait_ms):
+            ready = self._wait_for_mail(0 if self._put_off else wait_ms)
+            self._take_what_was_put_off()
+            for sender, mailbox in ready:
                 self._read(sender, mailbox)
-            self.deliver(self._actor.turn(self._clock.monotonic_ms()))
+            self._turned_at_ms = self._looked_at_ms = self._clock.monotonic_ms()
+            self.deliver(self._actor.turn(self._turned_at_ms))
             self._progress += 1
         if self._notice is not None:
             self._notice.remove()
@@ -126,6 +136,31 @@ class ActorLoop:
         for sender, mailbox in self._wait_for_mail(0):
             self._read(sender, mailbox)
         self.deliver(turn())
+
+    def answer_pings(self) -> None:
+        """In the middle of a turn: who waits for a slow server, once and once more, does not hang.
+
+        All other mail of the supervisor waits for the turn's end.
+        """
+        now_ms = self._clock.monotonic_ms()
+        control = self._mailboxes.get(SUPERVISOR)
+        if now_ms - self._looked_at_ms < PINGS_EVERY_MS or control is None:
+            return
+        self._looked_at_ms = now_ms
+        if now_ms - self._turned_at_ms > LONGEST_TURN_MS:
+            return
+        with suppress(MailboxClosed, BrokenFrame):  # the next look finds that, too
+            for mail in control.receive():
+                if isinstance(mail, Ping):
+                    self._take(mail, SUPERVISOR, control)
+                else:
+                    self._put_off.append(mail)
+
+    def _take_what_was_put_off(self) -> None:
+        mails, self._put_off = self._put_off, []
+        for mail in mails:
+            if (control := self._mailboxes.get(SUPERVISOR)) is not None:
+                self._take(mail, SUPERVISOR, control)
 
     def _wait_for_mail(self, wait_ms: int) -> list[tuple[str, Mailbox]]:
         interests: dict[int, tuple[Watched, int]] = {

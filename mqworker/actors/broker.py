@@ -215,15 +215,15 @@ def broker_of(
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The broker's process."""
-    settings, quarantine = start.settings, quarantine_of(start)
+    settings, store = start.settings, open_store(start, quarantine_of(start))
     broker = broker_of(
-        open_store(start, quarantine),
+        store,
         queue_options(settings),
         settings.max_message_bytes,
         logger_of(start),
         topics=topic_options(settings),
     )
-    return run_broker(broker, control, start, quarantine, on_subscribe=broker.note_subscription)
+    return run_broker(broker, control, start, store, on_subscribe=broker.note_subscription)
 
 
 IDLE_LOOK_MS = 5_000

@@ -5,8 +5,9 @@ Receives: ConsumerStarted, ConsumerGone (supervisor).
 Sends:    nothing.
 Never:    takes anything from a consumer that is heard anywhere, or on a judgement that may be out of date.
 
-A consumer beats once per server, whatever queues it holds something in. When one falls silent, all queues are
-gone through, many in one round trip, for what it held; besides, each is looked at now and then.
+A consumer beats once per server, whatever queues it holds something in; a thread of its own sees to that
+(beat_thread.py). When one falls silent, all queues are gone through, many in one round trip, for what it
+held; besides, each is looked at now and then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.actors.actor import Post, Watched
+from mqworker.actors.beat_thread import BeatThread
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted, Drain, Mail
 from mqworker.actors.mailbox import Mailbox
@@ -61,7 +63,7 @@ class HeartbeatReaper:
         self,
         store: Store,
         roster: QueueRoster,
-        heartbeat: Heartbeat,
+        beats: BeatThread,
         *,
         namespace: str,
         interval_ms: int,
@@ -73,7 +75,7 @@ class HeartbeatReaper:
     ) -> None:
         self._store = store
         self._roster = roster
-        self._heartbeat = heartbeat
+        self._beats = beats
         self._namespace = namespace
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
@@ -94,7 +96,6 @@ class HeartbeatReaper:
         self._to_reap: deque[tuple[QueueName, ConsumerName]] = deque()
         self._to_sample: deque[QueueName] = deque()
         self._counted: dict[QueueName, tuple[list[Any], int]] = {}
-        self._beat_at_ms = 0
         self._problem = ""
         self._heard_at_ms: int | None = None
         """When a server answered a beat last."""
@@ -106,21 +107,22 @@ class HeartbeatReaper:
         match mail:
             case ConsumerStarted(consumer):
                 self._consumers.add(consumer)
-                self._beat_at_ms = now_ms
+                self._beats.beat_for(self._consumers)
             case ConsumerGone(consumer):
                 self._consumers.discard(consumer)
+                self._beats.beat_for(self._consumers)
                 self._departed.consumers.add(consumer)
                 self._is_sweep_due = True
                 self._rounds.hurry(0, now_ms)
             case Drain():
+                self._beats.close()
                 self.is_done = True
             case _:
                 pass
         return ()
 
     def turn(self, now_ms: int) -> Sequence[Post]:
-        """Beat; hear who else does; then one slice of the queues, or of what is to be done about them."""
-        self._beat(now_ms)
+        """Hear who beats; then one slice of the queues, or of what is to be done about them."""
         self._hear(now_ms)
         if not self._rounds.hold(now_ms, self._chores(now_ms)):
             return ()
@@ -129,15 +131,15 @@ class HeartbeatReaper:
         return ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
-        """Until the next beat, or at once while there is something to do."""
+        """Until the next look, or at once while there is something to do."""
         if self._to_reap or self._to_sample:
             return 0
         chores_in_ms, look_in_ms = self._rounds.due_in_ms(now_ms), self._looks.patrol.due_in_ms(now_ms)
-        return max(0, min(self._beat_at_ms - now_ms, chores_in_ms, look_in_ms))
+        return min(chores_in_ms, look_in_ms)
 
     def watched(self) -> Iterable[Watched]:
         """The answers to beats."""
-        return self._heartbeat.watched()
+        return self._beats.watched()
 
     def facts(self) -> dict[str, Any]:
         """For the status screen."""
@@ -156,17 +158,12 @@ class HeartbeatReaper:
 
     # Beats
 
-    def _beat(self, now_ms: int) -> None:
-        if now_ms >= self._beat_at_ms:
-            self._beat_at_ms = now_ms + self._interval_ms
-            self._heartbeat.send(self._consumers, now_ms)
-
     def _hear(self, now_ms: int) -> None:
-        for reading in self._heartbeat.receive(now_ms):
-            self._watch.note(reading, now_ms)
+        for reading in self._beats.readings():
+            self._watch.note(reading)
             self._heard_at_ms = now_ms
-        if self._heartbeat.problem != self._problem:
-            self._problem = self._heartbeat.problem
+        if self._beats.problem != self._problem:
+            self._problem = self._beats.problem
             self._log.warning("beat_refused", reason=self._problem)
         silent = self._watch.silent(now_ms) - self._consumers
         if silent - self._silent:
@@ -349,22 +346,23 @@ class Sweep:
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The heartbeat reaper's process."""
-    settings, log, quarantine = start.settings, logger_of(start), quarantine_of(start)
+    settings, log = start.settings, logger_of(start)
     timeout_ms = int(settings.heartbeat_timeout_s * 1000)
-    # A shard that hangs must not keep it from beating on the others for long.
-    store = open_store(start, quarantine, longest_read_s=settings.heartbeat_timeout_s / 3)
+    interval_ms = int(settings.heartbeat_interval_s * 1000)
+    heartbeat = Heartbeat(open_store(start).connection, settings.namespace, timeout_ms=timeout_ms)
+    store = open_store(start, quarantine_of(start))
     reaper = HeartbeatReaper(
         store,
         QueueRoster(store, queue_options(settings)),
-        Heartbeat(open_store(start).connection, settings.namespace, timeout_ms=timeout_ms),
+        BeatThread(heartbeat, interval_ms, SystemClock()).start(),
         namespace=settings.namespace,
-        interval_ms=int(settings.heartbeat_interval_s * 1000),
+        interval_ms=interval_ms,
         timeout_ms=timeout_ms,
         log=log,
         node_file=Path(start.slots_path),
         topics=TopicSweep(Topics(store, topic_options(settings)), log),
     )
-    return run_actor(reaper, control, start, quarantine)
+    return run_actor(reaper, control, start, store)
 
 
 SWEEP_EVERY_MS = 5_000

@@ -32,7 +32,9 @@ from mqworker.store.store import Store
 
 DISPATCHER = "dispatcher"
 ROUND_MS = 250
-"""So long at the most until a lane is noticed that was filled by somebody else."""
+"""So long at the most until a lane is noticed that was filled by somebody else while others wait."""
+IDLE_ROUND_MS = 1_000
+"""While nobody waits: the first message in a lane calls the dispatcher, which tells us. Calls may be lost."""
 
 
 class RateLimiter:
@@ -43,7 +45,7 @@ class RateLimiter:
     def __init__(self, store: Store, options: WorkQueueOptions, log: Logger) -> None:
         self._store = store
         self._options = options
-        self._rounds = Rounds(ROUND_MS, log, store.quarantine)
+        self._rounds = Rounds(IDLE_ROUND_MS, log, store.quarantine)
         self._queue_by_name: dict[str, WorkQueue] = {}
         self._room_by_name: dict[str, int] = {}
         self._admitted = 0
@@ -98,14 +100,15 @@ class RateLimiter:
             admitted, next_in_ms = outcome[0]
             self._admitted += admitted
             self._room_by_name[queue.name] -= admitted
-            if next_in_ms >= 0 and self._room_by_name[queue.name] > 0:
-                soonest.append(max(1, next_in_ms))
+            if next_in_ms >= 0:
+                has_room = self._room_by_name[queue.name] > 0
+                soonest.append(max(1, min(next_in_ms, ROUND_MS)) if has_room else ROUND_MS)
         for trouble in troubles:
             raise trouble
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The rate limiter's process."""
-    quarantine = quarantine_of(start)
-    limiter = RateLimiter(open_store(start, quarantine), queue_options(start.settings), logger_of(start))
-    return run_actor(limiter, control, start, quarantine)
+    store = open_store(start, quarantine_of(start))
+    limiter = RateLimiter(store, queue_options(start.settings), logger_of(start))
+    return run_actor(limiter, control, start, store)

@@ -30,7 +30,7 @@ from mqworker.store.store import Store
 
 ROUND_MS = 500
 FORGET_EVERY_MS = 60_000
-FORGETS_PER_S = 50
+FORGETS_PER_S = 20
 NEXT_PAGE_MS = 100
 
 _FIRST_PAGE = ("0", "0")
@@ -154,8 +154,7 @@ def _note_page(
 
 def main(control: Mailbox, start: ChildStart) -> int:
     """The recovery scanner's process."""
-    quarantine = quarantine_of(start)
-    store = open_store(start, quarantine)
+    store = open_store(start, quarantine_of(start))
     roster = QueueRoster(store, queue_options(start.settings))
     scanner = RecoveryScanner(store, roster, interval_ms=ROUND_MS, log=logger_of(start))
-    return run_actor(scanner, control, start, quarantine)
+    return run_actor(scanner, control, start, store)

@@ -22,19 +22,21 @@ class SilenceWatch:
         self._beat: dict[tuple[str, str], bytes] = {}
         self._heard_at_ms: dict[str, int] = {}
         self._own_timeout_ms: dict[str, int] = {}
+        self._unlisted: set[str] = set()
+        """Those that no server lists any more, until they were silent for a time-out by our own clock."""
 
-    def note(self, reading: Reading, now_ms: int) -> None:
-        """A server answered, just now."""
-        last_ms = self._read_at_ms.get(reading.key)
-        if last_ms is None or now_ms - last_ms > self._longest_gap_ms:
+    def note(self, reading: Reading) -> None:
+        """A server answered. Readings are noted in the order in which they came."""
+        read_at_ms, last_ms = reading.read_at_ms, self._read_at_ms.get(reading.key)
+        if last_ms is None or read_at_ms - last_ms > self._longest_gap_ms:
             # Whatever kept us from hearing may have kept others from beating.
-            self._listening_since_ms = now_ms
-        self._read_at_ms[reading.key] = now_ms
+            self._listening_since_ms = read_at_ms
+        self._read_at_ms[reading.key] = read_at_ms
         self._asked_at_ms = max(self._asked_at_ms, reading.asked_at_ms)
         for consumer, beat in reading.beats.items():
             if self._beat.get((reading.key, consumer)) != beat:
                 self._beat[reading.key, consumer] = beat
-                self._heard_at_ms[consumer] = now_ms
+                self._heard_at_ms[consumer] = read_at_ms
         self._own_timeout_ms |= reading.timeout_ms
         self._forget(reading)
 
@@ -66,10 +68,19 @@ class SilenceWatch:
         return {consumer for consumer in self._heard_at_ms if self.is_silent(consumer, now_ms)}
 
     def _forget(self, reading: Reading) -> None:
-        """Who is listed no more."""
+        """Those that are listed no more, when their time is over.
+
+        Not sooner: a server whose clock was set forward drops whoever is not beating this very moment.
+        """
         gone = [each for each in self._beat if each[0] == reading.key and each[1] not in reading.beats]
-        for key, consumer in gone:
-            del self._beat[key, consumer]
-            if not any(name == consumer for _, name in self._beat):
-                self._heard_at_ms.pop(consumer, None)
+        for each in gone:
+            del self._beat[each]
+        self._unlisted.update(consumer for _, consumer in gone)
+        for consumer in list(self._unlisted):
+            is_back = any(name == consumer for _, name in self._beat)
+            is_over = self._asked_at_ms - self._heard_at_ms[consumer] >= self.timeout_ms(consumer)
+            if is_over and not is_back:
+                del self._heard_at_ms[consumer]
                 self._own_timeout_ms.pop(consumer, None)
+            if is_over or is_back:
+                self._unlisted.discard(consumer)

@@ -30,19 +30,13 @@ def quarantine_of(start: ChildStart) -> Quarantine:
     return Quarantine(on_new=tell)
 
 
-def open_store(
-    start: ChildStart,
-    quarantine: Quarantine | None = None,
-    *,
-    longest_read_s: float = _ACTOR_READ_TIMEOUT_S,
-) -> Store:
+def open_store(start: ChildStart, quarantine: Quarantine | None = None) -> Store:
     """The store of an actor. It repeats nothing: the actor's next turn does."""
     settings = start.settings
-    longest_s = min(longest_read_s, _ACTOR_READ_TIMEOUT_S)
     connection = open_connection(
         parse_address(start.redis_url),
-        connect_timeout_s=min(settings.connect_timeout_s, longest_s),
-        read_timeout_s=min(settings.read_timeout_s, longest_s),
+        connect_timeout_s=min(settings.connect_timeout_s, _ACTOR_READ_TIMEOUT_S),
+        read_timeout_s=min(settings.read_timeout_s, _ACTOR_READ_TIMEOUT_S),
         client_name=f"mqworker-{start.name}".replace(":", "-"),
     )
     return Store(connection, retry_for_ms=0, quarantine=quarantine)
@@ -75,13 +69,15 @@ def logger_of(start: ChildStart) -> Logger:
     return get_logger(actor=start.name, node=start.node)
 
 
-def run_actor(actor: Actor, control: Mailbox, start: ChildStart, quarantine: Quarantine) -> int:
-    """Run the loop to its end; the exit code of the process."""
-    settings = start.settings
-    notice = NodeNotice(
-        lambda: open_store(start, quarantine, longest_read_s=settings.heartbeat_timeout_s / 3),
-        settings.namespace,
-        quarantine,
-    )
-    ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine, notice=notice).run()
+def run_actor(actor: Actor, control: Mailbox, start: ChildStart, *stores: Store) -> int:
+    """Run the loop to its end; the exit code of the process.
+
+    Between round trips of these stores it answers pings. They share one quarantine.
+    """
+    quarantine = stores[0].quarantine
+    notice = NodeNotice(lambda: open_store(start, quarantine), start.settings.namespace, quarantine)
+    loop = ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine, notice=notice)
+    for store in stores:
+        store.after_round_trip = loop.answer_pings
+    loop.run()
     return 0

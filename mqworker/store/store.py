@@ -39,6 +39,8 @@ class Store:
         """`bring_up` is called before the first retry of a call: it may start a server that was stopped."""
         self.quarantine = quarantine or Quarantine()
         """Readers note here the entries that they had to skip."""
+        self.after_round_trip: Callable[[], object] | None = None
+        """Called when a server answered, or did not in time: for what cannot wait until a turn ends."""
         self._connection = connection
         self._retry_for_ms = retry_for_ms
         self._clock = clock or SystemClock()
@@ -86,7 +88,7 @@ class Store:
 
     def attempt(self, exchange: Exchange) -> list[Any]:
         """Send an exchange once. After StoreUnavailable it may be attempted again: nothing happens twice."""
-        while not exchange.take_replies(self._connection.execute(exchange.commands(), exchange.key)):
+        while not exchange.take_replies(self._execute(exchange.commands(), exchange.key)):
             pass
         return exchange.results()
 
@@ -97,7 +99,7 @@ class Store:
             waiting = [at for at in range(len(exchanges)) if at not in outcomes]
             parts = [exchanges[at].commands() for at in waiting]
             keys = [exchanges[at].key for at, part in zip(waiting, parts, strict=True) for _ in part]
-            replies = iter(self._connection.execute_each([each for part in parts for each in part], keys))
+            replies = iter(self._execute_each([each for part in parts for each in part], keys))
             for at, part in zip(waiting, parts, strict=True):
                 outcome = exchanges[at].take_outcome(list(islice(replies, len(part))))
                 if outcome is not None:
@@ -108,7 +110,7 @@ class Store:
         """Send the steps of many callers once, together; each entry has its outcome afterwards."""
         group = GroupCommit(entries)
         while not group.is_complete:
-            group.take_replies(self._connection.execute_each(*group.commands()))
+            group.take_replies(self._execute_each(*group.commands()))
 
     def follow(self, procedure: Procedure[ResultT]) -> ResultT:
         """Carry out a procedure to its end and give its result."""
@@ -125,7 +127,7 @@ class Store:
         tries = Tries(self._retry_for_ms, self._clock, self._chance)
         while True:
             try:
-                return self._connection.execute(commands, key)
+                return self._execute(commands, key)
             except (StoreFull, StoreRefused) as error:
                 raise tries.final(error) from error
             except StoreUnavailable as error:
@@ -138,7 +140,7 @@ class Store:
         self, commands: Sequence[Command], keys: Sequence[str | None]
     ) -> list[Reply | MqworkerError]:
         """Send plain commands for many queues, once: of each command its reply, or its own trouble."""
-        return self._connection.execute_each(commands, keys)
+        return self._execute_each(commands, keys)
 
     def close(self) -> None:
         """Close the connections."""
@@ -148,6 +150,24 @@ class Store:
         if isinstance(step, Commands):
             return self.send(step.commands, step.key)
         return self.run(step)
+
+    def _execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
+        try:
+            return self._connection.execute(commands, key)
+        finally:
+            self._note_round_trip()
+
+    def _execute_each(
+        self, commands: Sequence[Command], keys: Sequence[str | None]
+    ) -> list[Reply | MqworkerError]:
+        try:
+            return self._connection.execute_each(commands, keys)
+        finally:
+            self._note_round_trip()
+
+    def _note_round_trip(self) -> None:
+        if self.after_round_trip is not None:
+            self.after_round_trip()
 
 
 class StoreClient:

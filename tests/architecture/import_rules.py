@@ -30,7 +30,7 @@ SHARED_ACTOR_MODULES = {
 # What an actor is made of beside its own module or package: (importing, imported).
 PARTS_OF_ACTORS = {
     ("broker", "topic_fan_out"),
-    ("heartbeat_reaper", "topic_sweep"),
+    ("heartbeat_reaper", "beat_thread"),
     # Both serve gateways beside their own work.
     ("broker", "gateway"),
     ("dispatcher", "gateway"),

@@ -87,7 +87,7 @@ def test_d20_what_arrives_late_is_not_carried_out_twice(
         account = scene.account(queues=QUEUES)
         answers = ", ".join(f"{what} x{times}" for what, times in sorted(network.answers.items()))
         report(f"{network.held} requests late ({answers}); {account.summary()}")
-        account.check_once(most_lost=network.held)
+        account.check_exact()
         assert not account.unknown
         assert len(account.published) == 4 * count
         scene.close()

@@ -40,7 +40,7 @@ HELD = [f"{PREFIX}{number}" for number in range(4)]
 def test_a_killed_node_is_noticed_in_time_among_many_queues_far_away(
     make_scene: MakeScene, sized: Sized, report: Report
 ) -> None:
-    queues, count, watched_s = sized(500, 10_000), sized(3, 10), sized(10, 30)
+    queues, count, watched_s = sized(500, 10_000), sized(3, 10), sized(10, 60)
     with RealServer() as server, FaultProxy(server.port, delay_s=DELAY_S) as proxy:
         scene = make_scene(server.url)
         _make_queues(server, queues)
@@ -68,7 +68,7 @@ def test_a_killed_node_is_noticed_in_time_among_many_queues_far_away(
         )
         assert back_s <= 2 * TIMEOUT_S
         assert not restarts
-        assert idle_percent < 10.0
+        assert idle_percent < sized(4, 2)  # of CPU time, which a busy machine hardly changes
         scene.close()
 
 

@@ -58,5 +58,5 @@ def test_d21_what_was_sent_before_a_partition_and_again_after_it_is_carried_out_
 
         account = scene.account(queues=QUEUES)
         report(f"{cuts} partitions of {CUT_S:g} s; {account.summary()}")
-        account.check_once(most_lost=2 * PUBLISHERS * cuts)
+        account.check_exact()
         scene.close()

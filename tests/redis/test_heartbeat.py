@@ -173,3 +173,14 @@ def test_a_beat_tells_how_long_its_consumer_wants_to_be_waited_for(beating: Beat
         heard = _readings(beating(server.url), "north")[-1]
 
     assert heard.timeout_ms == {"north": 5_000}
+
+
+def test_every_beat_differs_from_the_one_before_even_when_the_clock_stands_still(beating: Beating) -> None:
+    with RealServer() as server, server.client() as client:
+        heartbeat, key = beating(server.url), beats_keys("mqw")[0]
+        ahead = int(time.time() * 1000) + 3_600_000
+        client.zadd(key, {"north 5000": ahead})  # noted before the clock went back
+
+        first = _readings(heartbeat, "north")[0].beats["north"]
+
+        assert int(first) == ahead + 1

@@ -22,6 +22,10 @@ from mqworker.store.store import Store
 STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 OUTAGE_PAUSE_MS = 200
 ASK_EVERY_MS = 50
+ASK_IDLE_MS = 1_000
+"""While no limited message was heard of for as long. The first one that waits calls; a call may be lost."""
+FIRST_LIMITED = b"limited"
+"""What a queue calls when a limited message waits and none did before."""
 RATE_LIMITER = "rate_limiter"
 
 
@@ -115,31 +119,42 @@ class PermitRequests:
     def __init__(self, workers: Workers, times: RunTimes) -> None:
         self._workers = workers
         self._times = times
-        self._ask_at_ms = 0
+        self._ask_at_ms = self._told_at_ms = self._busy_until_ms = 0
         self._room_by_queue: dict[str, int] = {}
-        self._asking: frozenset[str] = frozenset()
-        """Queues of which the rate limiter believes that there is room for more."""
+        self._told: dict[str, int] = {}
+        """How much room the rate limiter heard of last, by queue."""
 
     def hurry(self, now_ms: int) -> None:
-        """There is room again: tell the rate limiter in this turn."""
+        """There is room again, or something to let in: tell the rate limiter in this turn, then often."""
         self._ask_at_ms = now_ms
+        self._busy_until_ms = now_ms + ASK_IDLE_MS
 
     def note_room(self, queues: Iterable[DispatchedQueue], room: int) -> None:
         """How much room there is before claiming: other messages must not take all of it."""
         self._room_by_queue = {
-            queue.name: min(
-                room, self._workers.room(self._times.batch_size(queue.limited_tasks)), LARGEST_CLAIM
-            )
+            queue.name: room_for_limited
             for queue in queues
-            if queue.is_limited
+            if queue.is_limited and (room_for_limited := self._room_for_limited(queue, room)) > 0
         }
 
     def mails(self, now_ms: int) -> Iterator[Post]:
         """For each queue with limited messages, how many could start soon; at once when none can any more."""
-        with_room = {name: room for name, room in self._room_by_queue.items() if room > 0}
-        yield from [Post(RATE_LIMITER, PermitsWanted(name, 0)) for name in self._asking - with_room.keys()]
-        self._asking &= with_room.keys()
-        if with_room and now_ms >= self._ask_at_ms:
-            self._ask_at_ms = now_ms + ASK_EVERY_MS
-            self._asking |= with_room.keys()
-            yield from [Post(RATE_LIMITER, PermitsWanted(name, room)) for name, room in with_room.items()]
+        full = [name for name in self._told if name not in self._room_by_queue]
+        for name in full:
+            del self._told[name]
+            yield Post(RATE_LIMITER, PermitsWanted(name, 0))
+        if self._room_by_queue and self.due_in_ms(now_ms) == 0:
+            self._told, self._told_at_ms = dict(self._room_by_queue), now_ms
+            self._ask_at_ms = now_ms + (ASK_EVERY_MS if now_ms < self._busy_until_ms else ASK_IDLE_MS)
+            yield from [Post(RATE_LIMITER, PermitsWanted(*each)) for each in self._told.items()]
+
+    def due_in_ms(self, now_ms: int) -> int:
+        """Until the rate limiter is to be told something."""
+        if not self._room_by_queue:
+            return ASK_IDLE_MS
+        is_news = self._told != self._room_by_queue
+        due_at_ms = min(self._ask_at_ms, self._told_at_ms + ASK_EVERY_MS) if is_news else self._ask_at_ms
+        return max(0, due_at_ms - now_ms)
+
+    def _room_for_limited(self, queue: DispatchedQueue, room: int) -> int:
+        return min(room, self._workers.room(self._times.batch_size(queue.limited_tasks)), LARGEST_CLAIM)

@@ -30,7 +30,7 @@ from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.dispatcher.accidents import AccidentLog
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
-from mqworker.actors.dispatcher.claiming import ASK_EVERY_MS, STORE_TROUBLE, Claiming, PermitRequests, Room
+from mqworker.actors.dispatcher.claiming import FIRST_LIMITED, STORE_TROUBLE, Claiming, PermitRequests, Room
 from mqworker.actors.dispatcher.figures import FiguresBook
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
 from mqworker.actors.dispatcher.give_back import GiveBack, release_all
@@ -241,7 +241,7 @@ class Dispatcher:
         if not self._adoption.is_over or any(worker.accepted for worker in self._workers):
             return min(wait_ms, ACCEPT_AFTER_MS)
         if any(queue.is_limited for queue in self._queues):
-            return min(wait_ms, ASK_EVERY_MS)
+            return min(wait_ms, self._permits.due_in_ms(now_ms))
         return wait_ms
 
     def watched(self) -> Iterable[Watched]:
@@ -280,7 +280,9 @@ class Dispatcher:
     def _hear_wake_up(self, channel: str, text: bytes, now_ms: int) -> None:
         """An empty channel stands for all: the connection was lost, and with it what was said meanwhile."""
         for queue in self._queues:
-            if channel == queue.keys.meta and self._give_back.hear(queue, text):
+            if channel in (queue.keys.meta, "") and queue.is_limited:
+                self._permits.hurry(now_ms)
+            if channel == queue.keys.meta and (text == FIRST_LIMITED or self._give_back.hear(queue, text)):
                 continue
             if channel == queue.held_key and text != ADDED:
                 self._early_starts.hear(queue, text, now_ms)
@@ -473,8 +475,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ConsumerName(start.consumer),
         queue_options(start.settings),
     )
-    quarantine = quarantine_of(start)
-    store = open_store(start, quarantine)
+    store = open_store(start, quarantine_of(start))
     dispatcher = Dispatcher(
         store,
         DispatchedQueues(start.settings.queues, consumer, options, foreign_queues),
@@ -492,6 +493,6 @@ def main(control: Mailbox, start: ChildStart) -> int:
         strikes=StrikeWatch(store, start.settings.namespace),
         accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),
     )
-    exit_code = run_dispatcher(dispatcher, control, start, quarantine)
+    exit_code = run_dispatcher(dispatcher, control, start, store)
     foreign_queues.close()
     return exit_code

@@ -12,7 +12,7 @@ from mqworker.actors.actor import Actor
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.wiring import open_store, queue_options, run_actor, topic_options
-from mqworker.model.quarantine import Quarantine
+from mqworker.store.store import Store
 
 if TYPE_CHECKING:
     from mqworker.actors.gateway.queues import GatewayQueues
@@ -23,36 +23,34 @@ def run_broker(
     actor: Actor,
     control: Mailbox,
     start: ChildStart,
-    quarantine: Quarantine,
+    store: Store,
     *,
     on_subscribe: Callable[[], None],
 ) -> int:
     """Run the broker with a node that takes in; `on_subscribe` is called when somebody listens to a topic."""
     if not start.settings.gateways:
-        return run_actor(actor, control, start, quarantine)
+        return run_actor(actor, control, start, store)
     from mqworker.actors.gateway.verbs.table import broker_verbs  # noqa: PLC0415
     from mqworker.actors.gateway.verbs.topics import topic_verbs  # noqa: PLC0415
 
     topics = topic_verbs(topic_options(start.settings), on_subscribe)
-    return _run_with_gateways(
-        actor, control, start, quarantine, lambda queues: {**broker_verbs(queues), **topics}
-    )
+    return _run_with_gateways(actor, control, start, store, lambda queues: {**broker_verbs(queues), **topics})
 
 
-def run_dispatcher(actor: Actor, control: Mailbox, start: ChildStart, quarantine: Quarantine) -> int:
+def run_dispatcher(actor: Actor, control: Mailbox, start: ChildStart, store: Store) -> int:
     """Run the dispatcher with a node that hands out."""
     if not start.settings.gateways:
-        return run_actor(actor, control, start, quarantine)
+        return run_actor(actor, control, start, store)
     from mqworker.actors.gateway.verbs.table import dispatcher_verbs  # noqa: PLC0415
 
-    return _run_with_gateways(actor, control, start, quarantine, dispatcher_verbs)
+    return _run_with_gateways(actor, control, start, store, dispatcher_verbs)
 
 
 def _run_with_gateways(
     actor: Actor,
     control: Mailbox,
     start: ChildStart,
-    quarantine: Quarantine,
+    store: Store,
     verbs: Callable[[GatewayQueues], Verbs],
 ) -> int:
     from mqworker.actors.garbage import collect_seldom_at_gateway  # noqa: PLC0415
@@ -61,7 +59,7 @@ def _run_with_gateways(
     from mqworker.actors.gateway.watch import GatewayWatch  # noqa: PLC0415
 
     # A store of its own: a client that makes Redis slow is not in the way of the actor's own work.
-    store, queues = open_store(start, quarantine), GatewayQueues(queue_options(start.settings))
-    node = GatewayCommits(store, verbs(queues), GatewayWatch(store, queues.channel))
+    own_store, queues = open_store(start, store.quarantine), GatewayQueues(queue_options(start.settings))
+    node = GatewayCommits(own_store, verbs(queues), GatewayWatch(own_store, queues.channel))
     collect_seldom_at_gateway()
-    return run_actor(ActorServingGateways(actor, node), control, start, quarantine)
+    return run_actor(ActorServingGateways(actor, node), control, start, store, own_store)

@@ -38,10 +38,11 @@ _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one server knew of beats: at some moment between the question and now."""
+    """What one server knew of beats: at some moment between the question and the answer, by our own clock."""
 
     key: str
     asked_at_ms: int
+    read_at_ms: int
     beats: dict[str, bytes]
     """By consumer; equal bytes mean that no beat came in between."""
     timeout_ms: dict[str, int] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class Heartbeat:
             with self._dropping(link):
                 for key, asked_at_ms, reply in link.receive():
                     if isinstance(reply, list):
-                        readings.append(_reading(key, asked_at_ms, reply))
+                        readings.append(_reading(key, asked_at_ms, now_ms, reply))
                     else:  # the slot moved, or the server takes no writes: look for its owner anew
                         self.problem = str(reply)
                         link.keys = [each for each in link.keys if each != key]
@@ -199,8 +200,8 @@ class _BeatLink:
 _Opened = _BeatLink | frozenset[str] | None
 
 
-def _reading(key: str, asked_at_ms: int, reply: list[object]) -> Reading:
-    reading = Reading(key, asked_at_ms, {})
+def _reading(key: str, asked_at_ms: int, read_at_ms: int, reply: list[object]) -> Reading:
+    reading = Reading(key, asked_at_ms, read_at_ms, {})
     texts = [part if isinstance(part, bytes) else str(part).encode() for part in reply]
     for member, beat in zip(texts[::2], texts[1::2], strict=False):
         consumer, _, timeout_ms = member.decode(errors="replace").partition(" ")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from mqworker.actors.actor import ActorLoop, Post, Watched
-from mqworker.actors.mail import Mail
+from mqworker.actors.mail import ConsumerGone, Mail, Ping, Pong
 from mqworker.actors.mailbox import Mailbox, open_pipe
 from mqworker.log import get_logger
-from mqworker.model.clock import SystemClock
+from mqworker.model.clock import ManualClock, SystemClock
 
 
 class Ear:
@@ -76,3 +79,49 @@ def test_a_watched_thing_that_takes_over_the_number_of_another_is_heard() -> Non
     loop._selector.close()
     control.close()
     os.close(theirs)
+
+
+class Waiting(Listener):
+    """Waits for a slow server in its turn; the test says what happens between two round trips."""
+
+    name = "waiting"
+    is_done = False
+
+    def __init__(self, ear: Ear) -> None:
+        super().__init__(ear)
+        self.handled: list[Mail] = []
+
+    def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
+        self.handled.append(mail)
+        return super().handle(mail, sender, now_ms)
+
+
+@pytest.mark.parametrize(("trips", "answered"), [(20, 20), (100, 30)], ids=["slow", "endless"])
+def test_pings_are_answered_between_two_round_trips_of_a_turn_unless_it_never_ends(
+    trips: int, answered: int
+) -> None:
+    ours, theirs = open_pipe()
+    clock, supervisor = ManualClock(), Mailbox(theirs)
+    actor = Waiting(Ear(os.dup(ours)))
+    control = Mailbox(ours)
+    loop = ActorLoop(actor, control, clock, get_logger())
+    loop._turned_at_ms = clock.monotonic_ms()
+    supervisor.send(ConsumerGone("north"))
+    pongs = 0
+
+    for number in range(trips):
+        supervisor.send(Ping(number))
+        clock.advance(ms=2_000)
+        loop.answer_pings()
+        with suppress(BlockingIOError):
+            pongs += sum(isinstance(mail, Pong) for mail in supervisor.receive())
+    told_within = list(actor.handled)
+    loop._take_what_was_put_off()
+
+    actor.ear.close()
+    loop._selector.close()
+    control.close()
+    supervisor.close()
+    assert pongs == answered
+    assert told_within == []
+    assert actor.handled == [ConsumerGone("north")]

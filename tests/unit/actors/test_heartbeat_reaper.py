@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
+from mqworker.actors.beat_thread import BeatThread
 from mqworker.actors.heartbeat_reaper import HeartbeatReaper
 from mqworker.actors.mail import ConsumerGone, ConsumerStarted
 from mqworker.actors.queue_roster import QueueRoster
@@ -15,7 +16,7 @@ from mqworker.model.clock import ManualClock
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId
 from mqworker.queues.work.calls import WorkQueueOptions
-from mqworker.queues.work.heartbeat import Heartbeat, Reading
+from mqworker.queues.work.heartbeat import Reading
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command, Reply
 from mqworker.store.script import scripts_of
@@ -49,8 +50,8 @@ class Faulty(MemoryConnection):
         return super().execute_each(commands, keys)
 
 
-class FakeHeartbeat:
-    """Others beat as the test says."""
+class FakeBeats:
+    """Others beat as the test says, and so do we, every interval."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -58,17 +59,21 @@ class FakeHeartbeat:
         self.listed: dict[str, bytes] = {}
         self.is_away = False
         self.problem = ""
-        self._asked_at_ms: int | None = None
+        self._consumers: set[str] = set()
+        self._beat_at_ms = 0
 
-    def send(self, consumers: Iterable[str], now_ms: int) -> None:
-        for consumer in {*consumers, *self.others}:
+    def beat_for(self, consumers: Iterable[str]) -> None:
+        self._consumers = set(consumers)
+        self._beat_at_ms = 0
+
+    def readings(self) -> list[Reading]:
+        now_ms = self.clock.monotonic_ms()
+        if now_ms < self._beat_at_ms:
+            return []
+        self._beat_at_ms = now_ms + INTERVAL_MS
+        for consumer in self._consumers | self.others:
             self.listed[consumer] = str(now_ms).encode()
-        self._asked_at_ms = None if self.is_away else now_ms
-
-    def receive(self, now_ms: int) -> list[Reading]:
-        del now_ms
-        asked_at_ms, self._asked_at_ms = self._asked_at_ms, None
-        return [] if asked_at_ms is None else [Reading("beats", asked_at_ms, dict(self.listed))]
+        return [] if self.is_away else [Reading("beats", now_ms, now_ms, dict(self.listed))]
 
     def watched(self) -> tuple[()]:
         return ()
@@ -82,11 +87,11 @@ class Stage:
         self.connection = Faulty(self.clock)
         store = Store(self.connection, retry_for_ms=0)
         self.queues = [WorkQueue(f"q{number}", store) for number in range(queues)]
-        self.heartbeat = FakeHeartbeat(self.clock)
+        self.heartbeat = FakeBeats(self.clock)
         self.reaper = HeartbeatReaper(
             store,
             QueueRoster(store, WorkQueueOptions()),
-            cast(Heartbeat, self.heartbeat),
+            cast(BeatThread, self.heartbeat),
             namespace="mqw",
             interval_ms=INTERVAL_MS,
             timeout_ms=TIMEOUT_MS,

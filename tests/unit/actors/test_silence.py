@@ -21,7 +21,7 @@ class Listener:
             self.now_ms += 1_000
             for key, beats in self.beats.items():
                 asked_at_ms = self.now_ms - self.round_trip_ms
-                self.watch.note(Reading(key, asked_at_ms, dict(beats), self.timeout_ms), self.now_ms)
+                self.watch.note(Reading(key, asked_at_ms, self.now_ms, dict(beats), self.timeout_ms))
 
     def is_silent(self, consumer: str = "a") -> bool:
         return self.watch.is_silent(consumer, self.now_ms)
@@ -142,3 +142,28 @@ def test_a_node_with_a_shorter_time_out_than_ours_is_waited_for_as_long_as_we_do
     listener.hear(5)
 
     assert not listener.is_silent()
+
+
+def test_a_server_that_drops_a_consumer_from_its_list_ends_nobodys_time_out() -> None:
+    listener = Listener()  # its clock was set forward by a day: whoever is not beating just now looks old
+    listener.beats["one"] = {"a": b"1", "b": b"1"}
+    listener.timeout_ms = {"a": 30_000}
+    listener.hear(2)
+    listener.beats["one"] = {"b": b"2"}
+    listener.timeout_ms = {}
+    listener.hear(20)
+
+    assert listener.watch.is_listed("a")
+    assert not listener.is_silent()
+
+
+def test_a_consumer_that_was_dropped_and_is_back_is_watched_as_before() -> None:
+    listener = Listener()
+    for second in range(20):
+        listener.beats["one"] = {"a": str(second).encode()} if second % 3 else {}
+        listener.hear()
+
+        assert not listener.is_silent()
+    listener.hear(6)
+
+    assert listener.watch.silent(listener.now_ms) == {"a"}

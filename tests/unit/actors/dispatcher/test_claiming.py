@@ -5,12 +5,14 @@ from typing import cast
 
 import pytest
 
+from mqworker.actors.dispatcher.claiming import FIRST_LIMITED
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher.queue import Receipt
 from mqworker.actors.dispatcher.workers import Idle, WorkerState
 from mqworker.actors.mail import (
     Drain,
     PermitsWanted,
+    RetireWorker,
     RunDeliveries,
 )
 from mqworker.errors import StoreRefused
@@ -174,3 +176,35 @@ def test_what_runs_at_most_once_is_not_acknowledged_when_its_permit_has_ended(st
     stage.turn()
 
     assert [len(arguments) for arguments in stage.store.settled if "again" in arguments] != []
+
+
+def test_the_rate_limiter_is_told_seldom_while_nothing_limited_is_heard_of(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    stage.turn(passed_ms=2_000)
+
+    told = [post.mail for _ in range(200) for post in stage.turn(passed_ms=50)]
+
+    assert len([mail for mail in told if isinstance(mail, PermitsWanted)]) <= 11
+
+
+def test_the_first_limited_message_that_waits_calls_for_a_permit_at_once_and_claims_nothing(
+    stage: Stage,
+) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    stage.turn(passed_ms=2_000)
+    stage.turn(passed_ms=10)
+    attempts = len(stage.store.attempts)
+    stage.store.calls = [("mqw:{default}:meta", FIRST_LIMITED)]
+
+    told = [post.mail for post in stage.turn(passed_ms=10)]
+
+    assert PermitsWanted("default", 1) in told
+    assert len(stage.store.attempts) == attempts
+
+
+def test_a_dispatcher_without_room_does_not_turn_all_the_time(stage: Stage) -> None:
+    stage.hire("worker:0", task={"limited": True})
+    stage.mail(RetireWorker("worker:0"))
+    stage.turn(passed_ms=2_000)
+
+    assert stage.dispatcher.next_turn_in_ms(stage.now_ms) > 0

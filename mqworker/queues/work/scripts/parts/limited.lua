@@ -16,7 +16,8 @@ end
 local function place_limited(limits, id, record, side)
   place_delayed(id, with_permit(record, ''), PERMIT_NEEDED_MS)
   redis.call(side, limited_key(limits), id)
-  redis.call('ZADD', all_limits, 'NX', digits(now_ms), limits)
+  local is_new = redis.call('ZADD', all_limits, 'NX', digits(now_ms), limits) == 1
+  if is_new and redis.call('ZCARD', all_limits) == 1 then wake('limited') end -- nobody asks often while nothing waits
 end
 
 -- Whether it may start only with a permit. Limits without a bucket only make tenants take turns.
