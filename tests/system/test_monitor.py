@@ -149,8 +149,10 @@ def test_counters_never_fall_whoever_is_killed(server: RealServer) -> None:
                 DEADLINE_S,
             )
             node.kill(victim)
-            after = counters(node.scrape())
-            fallen = {key: (was, after.get(key)) for key, was in before.items() if after.get(key, -1) < was}
+            # On a busy machine the supervisor, or Redis, may be too late for a scrape: a part is missing.
+            scrapes = (counters(node.scrape()) for _ in range(100))
+            after = next(each for each in scrapes if before.keys() <= each.keys())
+            fallen = {key: (was, after[key]) for key, was in before.items() if after[key] < was}
             assert not fallen, (victim, fallen)
             before = after
 
