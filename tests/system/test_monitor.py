@@ -149,14 +149,26 @@ def test_counters_never_fall_whoever_is_killed(server: RealServer) -> None:
                 DEADLINE_S,
             )
             node.kill(victim)
-            after = counters(node.scrape())
-            fallen = {key: (was, after.get(key)) for key, was in before.items() if after.get(key, -1) < was}
+            # On a busy machine the supervisor, or Redis, may be too late for a scrape: a part is missing.
+            scrapes = (counters(node.scrape()) for _ in range(100))
+            after = next(each for each in scrapes if before.keys() <= each.keys())
+            fallen = {key: (was, after[key]) for key, was in before.items() if after[key] < was}
             assert not fallen, (victim, fallen)
             before = after
 
-        assert value(before, "mqworker_actor_restarts_total", actor="dispatcher", cause="killed") == 2
-        assert value(before, "mqworker_actor_restarts_total", actor="worker", cause="killed") == 3
-        assert value(before, "mqworker_actor_restarts_total", actor="monitor", cause="killed") == 2
+        # A scrape may be told what was known a moment before.
+        for actor, kills in (("dispatcher", 2), ("worker", 3), ("monitor", 2)):
+            labels = {"actor": actor, "cause": "killed"}
+            wait_until(
+                lambda labels=labels, kills=kills: (
+                    value(  # type: ignore[misc]
+                        node.scrape(), "mqworker_actor_restarts_total", **labels
+                    )
+                    == kills
+                ),
+                f"{kills} kills of the {actor} are counted",
+                DEADLINE_S,
+            )
         wait_until(lambda: node.get("/readyz")[0] == 200, "ready after all", DEADLINE_S)
 
 
