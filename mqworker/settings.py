@@ -19,6 +19,7 @@ from mqworker.log import LogFormat, LogLevel
 from mqworker.redaction import masked_url
 
 Orphans = Literal["drop", "requeue"]
+Otel = Literal["off", "link", "parent"]
 
 HOUR_S = 3_600
 YEAR_S = 365 * 24 * HOUR_S
@@ -87,6 +88,13 @@ class Settings:
 
     # Who may use the console from other machines: a file with lines of `role name token`.
     web_tokens: Annotated[Path | None, accept.file()] = None
+
+    # Traces and metrics by OpenTelemetry; where they go say its own OTEL_* variables. The span of a run is
+    # linked to that of the sender, or is its child. otel_share is how much is recorded of what nobody decided
+    # about yet; otel_create makes a span of each message of a batch.
+    otel: Annotated[Otel, accept.one_of("off", "link", "parent")] = "off"
+    otel_share: Annotated[float, accept.share()] = 1.0
+    otel_create: Annotated[Literal["off", "on"], accept.one_of("off", "on")] = "off"
 
     # What is logged. "auto" is console on a terminal and json elsewhere.
     log_level: Annotated[LogLevel, accept.one_of("debug", "info", "warning", "error")] = "info"

@@ -147,6 +147,8 @@ class DeliveriesFinished:
     run_ms_by_task: dict[str, tuple[int, float]]  # task -> how many, milliseconds together
     number: int = 0
     """Counted by the worker, which keeps the report until this number is accepted."""
+    telemetry: list[Any] = field(default_factory=list)
+    """What the exporter is to have of these runs; see model/telemetry.py. Empty while nothing is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,32 @@ class DeliveryBuried:
     reason: str
     error: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryGathered:
+    """dispatcher → exporter: pass this on."""
+
+    entries: list[Any]  # see model/telemetry.py
+    dropped: int = 0
+    """How many entries were dropped before these, because the exporter did not keep up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTaken:
+    """exporter → dispatcher: so many entries arrived; there is room for as many more."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunsLost:
+    """dispatcher → exporter: runs whose worker died: nobody else can write their spans."""
+
+    worker: str
+    cause: str
+    runs: list[list[Any]]  # each: queue, fence, record, outcome, error, when it began (ms since 1970)
+    ended_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +339,9 @@ Mail = (
     | QueuesWoken
     | PeerAttached
     | PeerLost
+    | TelemetryGathered
+    | TelemetryTaken
+    | RunsLost
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__

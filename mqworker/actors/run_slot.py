@@ -26,6 +26,10 @@ _STATE_AT = 20
 _BESIDE = struct.Struct("<qIB3x")
 _BESIDE_STATE_AT = 12
 _IS_RUNNING, _HAS_ENDED = 1, 2
+_START = struct.Struct("<Q")
+_START_AT = 24
+_FENCE_BITS = 20
+"""Of the fence as many stand beside the start: so a start is never taken for that of another run."""
 MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
 SLOT_BYTES = 64
 """A cache line each: workers on different cores do not disturb one another. Its second half holds tickets."""
@@ -63,11 +67,19 @@ class Begun:
     ended: frozenset[tuple[int, int]] = frozenset()
     last_in_order: tuple[int, int] | None = None
     """The last that the main thread began, running or not: it runs them in the order in which it got them."""
+    start_mark: int = 0
+    """When that was, and of which fence; 0 where nobody noted it."""
 
     def later(self, other: Begun) -> Begun:
         """The same worker, looked at once more."""
         ended = self.ended | other.ended
-        return Begun((self.running | other.running) - ended, ended, other.last_in_order)
+        start_mark = other.start_mark or self.start_mark
+        return Begun((self.running | other.running) - ended, ended, other.last_in_order, start_mark)
+
+    def started_at_ms(self, fence: int) -> int | None:
+        """When the main thread began this one (milliseconds since 1970), if it was noted."""
+        is_of_it = self.start_mark and self.start_mark % (1 << _FENCE_BITS) == fence % (1 << _FENCE_BITS)
+        return self.start_mark >> _FENCE_BITS if is_of_it else None
 
     def of(self, flights: Iterable[tuple[Key, bool]]) -> tuple[set[Key], set[Key]]:
         """Of deliveries in the order in which the worker got them: those that run, those that have ended.
@@ -103,6 +115,11 @@ class RunSlots:
             self._memory, worker * SLOT_BYTES, fence, hard_deadline_ms, mark_of(queue), _IS_RUNNING
         )
 
+    def note_start(self, worker: int, fence: int, at_ms: int) -> None:
+        """Written by the worker after `begin`, where runs are traced: when it was."""
+        mark = at_ms << _FENCE_BITS | fence % (1 << _FENCE_BITS)
+        _START.pack_into(self._memory, worker * SLOT_BYTES + _START_AT, mark)
+
     def end(self, worker: int) -> None:
         """Written by the worker, after the task: what it was stays, until the report was accepted."""
         self._memory[worker * SLOT_BYTES + _STATE_AT] = _HAS_ENDED
@@ -132,7 +149,8 @@ class RunSlots:
         for fence, mark, state in _BESIDE.iter_unpack(table[: len(table) // _BESIDE.size * _BESIDE.size]):
             if fence:
                 (running if state == _IS_RUNNING else ended).add((mark, fence))
-        return Begun(frozenset(running), frozenset(ended), last_in_order)
+        (start_mark,) = _START.unpack_from(self._memory, worker * SLOT_BYTES + _START_AT)
+        return Begun(frozenset(running), frozenset(ended), last_in_order, start_mark)
 
 
 class Beside:

@@ -92,7 +92,7 @@ def _topology(settings: Settings, workers: int) -> Topology:
     gateways = gateway_names(settings)
     for name in gateways:
         options_of(settings, name)  # raises ConfigurationError before anything starts
-    topology = node_topology(workers, gateways)
+    topology = node_topology(workers, gateways, has_exporter=settings.otel != "off")
     return topology if settings.redis_url is not None else ((SERVER_KEEPER,), *topology)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
+from mqworker.actors.exporter import exporter
 from mqworker.actors.worker import process as worker_process
 from mqworker.supervisor import gateway_child, server_keeper
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
@@ -14,16 +15,25 @@ SERVER_KEEPER = ChildPlan("server_keeper", Role.SERVER, server_keeper.main)
 """Only without a redis_url: it keeps the embedded server up."""
 
 
-def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
-    """The children of a node with so many workers, and with these gateways."""
+def node_topology(workers: int, gateways: Sequence[str] = (), *, has_exporter: bool = False) -> Topology:
+    """The children of a node with so many workers, and with these gateways; the exporter where it traces."""
+    exporters = (ChildPlan("exporter", Role.ACTOR, exporter.main),) if has_exporter else ()
     return (
         (ChildPlan("broker", Role.ACTOR, broker.main),),
         (
             ChildPlan("heartbeat_reaper", Role.REAPER, heartbeat_reaper.main),
             ChildPlan("recovery_scanner", Role.ACTOR, recovery_scanner.main),
             ChildPlan("rate_limiter", Role.ACTOR, rate_limiter.main),
+            *exporters,
         ),
-        (ChildPlan("dispatcher", Role.DISPATCHER, dispatcher.main, peers=("rate_limiter",)),),
+        (
+            ChildPlan(
+                "dispatcher",
+                Role.DISPATCHER,
+                dispatcher.main,
+                peers=("rate_limiter", *(each.name for each in exporters)),
+            ),
+        ),
         tuple(
             ChildPlan(
                 f"worker:{number}",

@@ -10,6 +10,7 @@ from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import MessageId, TaskName, shown
+from mqworker.model.trace_context import TraceContext
 
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -149,7 +150,8 @@ class Context:
     @property
     def log(self) -> Logger:
         """A logger that names the message in every event."""
-        return get_logger(task=self.task, task_id=self.id, queue=self.queue, attempt=self.attempt)
+        facts = {"task": self.task, "task_id": self.id, "queue": self.queue, "attempt": self.attempt}
+        return get_logger(**facts, **trace_facts())
 
     def progress(self, done: float, total: float | None = None) -> None:
         """Say how far it has come; `job.progress()` shows it. Cheap to call often: few reports are sent.
@@ -202,6 +204,8 @@ class Context:
 
 
 current: ContextVar[Context | None] = ContextVar("mqworker_context", default=None)
+current_trace: ContextVar[TraceContext | None] = ContextVar("mqworker_trace", default=None)
+"""The span of the run, where it is recorded."""
 
 
 def current_context() -> Context | None:
@@ -214,8 +218,14 @@ def name_task(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> Mu
     """For structlog: adds which task wrote a line. Looked up when one is written: most tasks write none."""
     context = current.get()
     if context is not None:
-        facts.update(task=context.task, task_id=context.id, attempt=context.attempt)
+        facts.update(task=context.task, task_id=context.id, attempt=context.attempt, **trace_facts())
     return facts
+
+
+def trace_facts() -> dict[str, str]:
+    """For a line of the log: the ids of the run's span, where it is recorded."""
+    trace = current_trace.get()
+    return {} if trace is None else {"trace_id": f"{trace.trace_id:032x}", "span_id": f"{trace.span_id:016x}"}
 
 
 def local_context(task: TaskName) -> Context:

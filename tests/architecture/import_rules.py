@@ -44,6 +44,8 @@ CONFINED = {
     "valkey": ("mqworker/store/",),
     "fakeredis": ("mqworker/testing/",),
     "multiprocessing": ("mqworker/actors/mailbox.py", "mqworker/supervisor/"),
+    "opentelemetry": ("mqworker/tasks/tracing/", "mqworker/actors/exporter/otlp"),
+    "sentry_sdk": ("mqworker/contrib/sentry.py",),
     "grpc": ("services/mqworker_services/gateways/gomq/",),
     "pyspark": ("services/mqworker_services/pipeline/",),
     "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py"),

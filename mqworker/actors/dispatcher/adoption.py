@@ -126,7 +126,14 @@ class Predecessor:
         key = (mark_of(queue), fence)
         return next((len(begun.running) for begun in self._begun if key in begun.running), 0)
 
+    def started_at_ms(self, queue: str, fence: int) -> int | None:
+        """When one that ran in such a worker began, if it was noted."""
+        key = (mark_of(queue), fence)
+        return next((begun.started_at_ms(fence) for begun in self._begun if key in begun.running), None)
 
+
+NoteStrayRun = Callable[[str, bytes, Settlement, str, int | None], None]
+"""Told the queue, the record, what becomes of it, why, and when it began."""
 ENDED_TOGETHER = "its worker ended together with the dispatcher"
 _CANCEL_WISH = b"X"  # what request_cancel.lua leaves in the results
 
@@ -148,8 +155,13 @@ class Adoption:
         suspend: Callable[[DispatchedQueue, MqworkerError, int], None],
         cancel: Callable[[bytes], None],
         log: Logger,
+        note_stray_run: NoteStrayRun | None = None,
     ) -> None:
-        """`suspend` is told of a queue whose server is in trouble, `cancel` of messages that are to stop."""
+        """`suspend` is told of a queue whose server is in trouble, `cancel` of messages that are to stop.
+
+        `note_stray_run` is told of what ran in a worker that ended together with the dispatcher before us.
+        """
+        self._note_stray_run = note_stray_run
         self._predecessor = predecessor
         self._store = store
         self._queues = queues
@@ -210,7 +222,11 @@ class Adoption:
     def stray_settlement(self, queue: DispatchedQueue, fence: int, record: bytes) -> Settlement:
         """On a delivery that the server counts among ours and nobody holds."""
         accused = self._predecessor.accused_with(queue.name, fence)
-        return settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
+        settlement = settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
+        if accused and self._note_stray_run is not None:
+            began_at_ms = self._predecessor.started_at_ms(queue.name, fence)
+            self._note_stray_run(queue.name, record, settlement, ENDED_TOGETHER, began_at_ms)
+        return settlement
 
     def _adopt(
         self, worker: WorkerState, held: Sequence[Held], records: dict[tuple[str, int], bytes | None]

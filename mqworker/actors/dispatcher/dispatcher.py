@@ -41,6 +41,7 @@ from mqworker.actors.dispatcher.lost_workers import (
 )
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
+from mqworker.actors.dispatcher.telemetry import Telemetry
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -76,6 +77,7 @@ from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options
 from mqworker.log import Logger
+from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName
 from mqworker.store.link.subscription import ADDED
 from mqworker.store.store import Store
@@ -101,8 +103,11 @@ class Dispatcher:
         tickets: Tickets,
         log: Logger,
         predecessor: Predecessor | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        """`telemetry` is None while tracing is off."""
         self._queues = queues
+        self._telemetry = telemetry
         self._foreign_queues = foreign_queues
         self._slots = slots
         self._workers = Workers()
@@ -128,6 +133,7 @@ class Dispatcher:
             suspend=self._claiming.suspend,
             cancel=lambda message: self._stop(Stop(message, is_kill=False)),
             log=log,
+            note_stray_run=None if telemetry is None else telemetry.note_stray,
         )
         self._reconciliation = Reconciliation(
             store,
@@ -156,6 +162,8 @@ class Dispatcher:
         match mail:
             case DeliveriesFinished():
                 self._finish(mail, self._workers[sender], now_ms)
+                # Before the report is accepted: should we die in between, it is repeated, and this with it.
+                return () if self._telemetry is None else self._telemetry.reported(mail.telemetry)
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._workers[sender], queue, fences, now_ms)
             case DeliveriesListed():
@@ -178,8 +186,12 @@ class Dispatcher:
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
             case _:
-                pass
+                self._hear_exporter(mail)
         return ()
+
+    def _hear_exporter(self, mail: Mail) -> None:
+        if self._telemetry is not None:
+            self._telemetry.hear(mail)
 
     # Time
 
@@ -243,6 +255,7 @@ class Dispatcher:
             "is_store_up": not any(queue.resume_at_ms and queue.is_unreachable for queue in self._queues),
             "batch_size": self._times.batch_size(),
             **self._care.facts(),
+            **({} if self._telemetry is None else {"telemetry_dropped": self._telemetry.dropped}),
         }
 
     # Hear
@@ -391,13 +404,16 @@ class Dispatcher:
             except STORE_TROUBLE:
                 self._lost.put_back(lost)
                 continue
-            self._settle_flights_of(lost)
+            self._settle_flights_of(lost, now_ms)
         # While a worker with a broken pipe lives, nobody else may have what it runs.
         unreachable = self._lost.take_unreachable(now_ms)
-        return [Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable]
+        lost_runs = [] if self._telemetry is None else self._telemetry.take_lost()
+        return [*lost_runs, *(Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable)]
 
-    def _settle_flights_of(self, lost: LostWorker) -> None:
+    def _settle_flights_of(self, lost: LostWorker, now_ms: int) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
+        if self._telemetry is not None:
+            self._telemetry.note_lost(lost, settlements_by_queue, now_ms)
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
@@ -441,6 +457,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         tickets=tickets,
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
+        telemetry=None if start.settings.otel == "off" else Telemetry(SystemClock().now_ms),
     )
     exit_code = run_dispatcher(dispatcher, control, start, quarantine)
     foreign_queues.close()

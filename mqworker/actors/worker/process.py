@@ -24,6 +24,7 @@ from mqworker.actors.worker.worker import Worker
 from mqworker.log import capture_standard_logging
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
+from mqworker.model.trace_context import Sampling
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
 from mqworker.settings import Settings
@@ -37,6 +38,8 @@ from mqworker.tasks.options import AS_SET
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
+from mqworker.tasks.tracing.runs import RunTracer
+from mqworker.tasks.tracing.traced_runner import TracedTaskRunner
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
@@ -46,10 +49,13 @@ def main(control: Mailbox, start: ChildStart) -> int:
     app = default_app() if start.app is None else load_app(start.app, Path.cwd())
     app.adopt(settings)
     index = int(start.name.partition(":")[2])
+    slots = RunSlots(start.slots_path)
+    tracer = None if settings.otel == "off" else open_tracer(app, start, slots, index)
+    make_runner = TaskRunner if tracer is None else partial(TracedTaskRunner, tracer)
     worker = Worker(
         start.name,
         index,
-        TaskRunner(
+        make_runner(
             app.registry,
             worker=start.name,
             node=start.node,
@@ -65,12 +71,13 @@ def main(control: Mailbox, start: ChildStart) -> int:
             ),
         ),
         readiness(app, settings),
-        slots=RunSlots(start.slots_path),
+        slots=slots,
         early_start=EarlyStart(index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start)),
         report=Report(
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
             {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
             frozenset(app.connections.models),
+            None if tracer is None else tracer.take,
         ),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
         announcements=(
@@ -89,6 +96,25 @@ def main(control: Mailbox, start: ChildStart) -> int:
     loop.run()
     worker.close()
     return 0
+
+
+def open_tracer(app: App, start: ChildStart, slots: RunSlots, index: int) -> RunTracer:
+    """Trace what this worker runs and what its tasks send, and collect what the application records."""
+    from mqworker.tasks.tracing.application_spans import activate, collect_application_spans  # noqa: PLC0415
+    from mqworker.tasks.tracing.sending import SendTracer  # noqa: PLC0415 - only where tracing is on
+
+    settings = start.settings
+    tracer = RunTracer(
+        Sampling(settings.otel_share),
+        "parent" if settings.otel == "parent" else "link",
+        worker=start.name,
+        node=start.node,
+        activate=activate,
+        note_start=partial(slots.note_start, index),
+    )
+    collect_application_spans(tracer.note_application_span)
+    app.connections.tracer = SendTracer(tracer.note_sent, creates=settings.otel_create == "on")
+    return tracer
 
 
 def check_import(control: Mailbox, start: ChildStart) -> int:

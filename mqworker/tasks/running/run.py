@@ -32,7 +32,7 @@ from mqworker.model.settlement import (
     Settlement,
 )
 from mqworker.model.value_codec import Value
-from mqworker.tasks.context import Context, TaskLink, current
+from mqworker.tasks.context import Context, TaskLink, current, trace_facts
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.running.prepared import CallRefused, PreparedTask, ResultRefused, encode_result
@@ -242,7 +242,7 @@ class TaskRunner:
     ) -> Settlement:
         policy = task.definition.options.retry
         settlement = settle_failure(policy, delivery, context, error, run=run, chance=self._chance)
-        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, **trace_facts()}
         match settlement:
             case RetryAt(due=After(ms), failure=Failure() as failure):
                 self._log.warning("delivery_retried", **facts, **_told(failure), in_ms=ms, exc_info=error)
