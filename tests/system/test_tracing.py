@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -154,7 +152,7 @@ def test_a_run_is_a_span_that_is_linked_to_that_of_its_sender(
 def test_with_the_setting_a_run_is_a_child_of_its_sender_through_tasks_that_send_on(
     server: RealServer, receiver: OtlpReceiver, app: App, sent: InMemorySpanExporter
 ) -> None:
-    order = app.task(name="shop.order")(lambda number: None)
+    order = app.task(name="shop.order")(lambda _number: None)
     with a_node(server, receiver, MQWORKER_OTEL="parent"):
         order.enqueue(1)
 
