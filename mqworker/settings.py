@@ -7,6 +7,7 @@ to `Settings`.
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -231,6 +232,26 @@ def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> 
         return _Source(table, str, lambda key: f"[tool.mqworker] {key} in {file}", file.parent)
     problems.append(f"[tool.mqworker] in {file}: got {accept.shown(table)}; accepted: a table")
     return _Source({}, str)
+
+
+@dataclass(frozen=True, slots=True)
+class OtelEnvironment:
+    """What OpenTelemetry's own variables say of the exporter, beside what its libraries read themselves."""
+
+    has_traces: bool = True
+    has_metrics: bool = True
+    metrics_every_s: float = 60.0
+
+
+def otel_environment(environ: Mapping[str, str] | None = None) -> OtelEnvironment:
+    """Of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER only "none" says something to us."""
+    given = os.environ if environ is None else environ
+    every_ms = given.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    return OtelEnvironment(
+        given.get("OTEL_TRACES_EXPORTER") != "none",
+        given.get("OTEL_METRICS_EXPORTER") != "none",
+        max(int(every_ms), 100) / 1000 if re.fullmatch("[0-9]{1,9}", every_ms) else 60.0,
+    )
 
 
 def systemd_notify_socket(environ: Mapping[str, str] | None = None) -> str | None:

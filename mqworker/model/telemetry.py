@@ -13,15 +13,24 @@ from typing import Any, TypeAlias
 Entry: TypeAlias = list[Any]
 """Any: texts, numbers, and lists and maps of them, as they stand in a mail."""
 
-RUN, APPLICATION_SPAN, RUN_TIMES, SENT = "r", "a", "t", "s"
+RUN, APPLICATION_SPAN, RUN_TIMES, SENT, BATCH = "r", "a", "t", "s", "b"
+"""`BATCH` comes first and names all that follow: a report that is repeated is recognised by it."""
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """The upper bounds of the convention for `messaging.process.duration`."""
-MOST_TASKS = 200
+MOST_KINDS = 200
+"""Of queue, task and error together; what is beyond them is one kind."""
 OTHER = "other"
 
 RunKind = tuple[str, str, str]
 """Queue, task and error, "" for none."""
+
+
+def single_run(run_s: float) -> list[int]:
+    """The histogram of one run."""
+    counts = [0] * (len(BOUNDS_S) + 1)
+    counts[bisect_left(BOUNDS_S, run_s)] = 1
+    return counts
 
 
 class RunTimes:
@@ -44,7 +53,7 @@ class RunTimes:
 
     def add(self, kind: RunKind, counts: list[int], total_s: float) -> None:
         """Runs that somebody else counted; kinds beyond the first few hundred are one together."""
-        if kind not in self._counts and len(self._counts) >= MOST_TASKS:
+        if kind not in self._counts and len(self._counts) >= MOST_KINDS:
             kind = (OTHER, OTHER, OTHER if kind[2] else "")
         known = self._counts.get(kind) or self._begin(kind)
         self._counts[kind] = [one + more for one, more in zip(known, counts, strict=True)]

@@ -390,12 +390,13 @@ class Dispatcher:
             self._to_stop += self._reconciliation.turn(self._queues, now_ms)
 
     def _lose(self, worker: str, now_ms: int) -> None:
-        self._adoption.note_heard(worker)
         # Now, with what its slot says: a new worker of this name may write there in a moment.
+        begun = self._slots.begun(slot_of(worker))
+        self._adoption.note_dead(worker, begun)
         state = self._workers.leave(worker)
         if state is not None:
             self._early_starts.close(state)
-            self._lost.add(state, self._slots.begun(slot_of(worker)), now_ms)
+            self._lost.add(state, begun, now_ms)
 
     def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
         for lost in self._lost.take_dead(self._workers, now_ms):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.lost_workers import LostWorker
 from mqworker.actors.mail import Mail, PeerAttached, RunsLost, TelemetryGathered, TelemetryTaken
+from mqworker.actors.run_slot import Key, mark_of
 from mqworker.model.delivery import Delivery
 from mqworker.model.run_span import outcome_of
 from mqworker.model.settlement import Settlement
@@ -66,8 +67,9 @@ class Telemetry:
         """
         flights = lost.worker.flights
         in_order = lost.worker.threads == 1
-        begun = set[tuple[str, int]]().union(
-            *lost.begun.of((key, in_order and not flight.is_async) for key, flight in flights.items())
+        begun = set[Key]().union(
+            *lost.begun.of((key, in_order and not flight.is_async) for key, flight in flights.items()),
+            (key for key in flights if (mark_of(key[0]), key[1]) in lost.begun.log),
         )
         wall_ms = self._now_ms()
         runs = []
@@ -78,16 +80,15 @@ class Telemetry:
                 if flight is None or (queue, fence) not in begun:
                     continue
                 since_ms = now_ms if flight.since_ms is None else flight.since_ms
-                began_at_ms = lost.begun.started_at_ms(fence) or wall_ms - (now_ms - since_ms)
+                began_at_ms = lost.begun.log.get((mark_of(queue), fence)) or wall_ms - (now_ms - since_ms)
                 runs.append(_run(queue, flight.record, settlement, began_at_ms))
         self._note(lost.worker.name, lost.cause, runs, wall_ms)
 
     def note_stray(
-        self, queue: str, record: bytes, settlement: Settlement, cause: str, began_at_ms: int | None
+        self, queue: str, record: bytes, settlement: Settlement, cause: str, began_at_ms: int
     ) -> None:
         """A delivery ran in a worker that ended together with the dispatcher before this one."""
-        wall_ms = self._now_ms()
-        self._note("", cause, [_run(queue, record, settlement, began_at_ms or wall_ms)], wall_ms)
+        self._note("", cause, [_run(queue, record, settlement, began_at_ms)], self._now_ms())
 
     def take_lost(self) -> list[Post]:
         """The mail about runs of dead workers."""

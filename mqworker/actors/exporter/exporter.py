@@ -8,7 +8,7 @@ Never:    speaks to Redis, or waits for the collector: threads do (outbox.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from mqworker.actors.actor import Post, Watched
@@ -21,12 +21,22 @@ from mqworker.log import Logger
 from mqworker.model.envelope import Envelope, decode_call
 from mqworker.model.record import decode_record
 from mqworker.model.run_span import RunSpan, lost_run_span, run_span_of
-from mqworker.model.telemetry import APPLICATION_SPAN, RUN, RUN_TIMES, SENT, Entry
-from mqworker.model.trace_context import Sampling, context_in
+from mqworker.model.telemetry import (
+    APPLICATION_SPAN,
+    BATCH,
+    RUN,
+    RUN_TIMES,
+    SENT,
+    Entry,
+    RunKind,
+    single_run,
+)
+from mqworker.model.trace_context import Sampling
+from mqworker.settings import otel_environment
 
 DISPATCHER = "dispatcher"
 _REMEMBERED = 50_000
-"""So many of the newest spans of runs are recognised when they come again."""
+"""So many of the newest runs and reports are recognised when they come again."""
 _SAY_EVERY_MS = 60_000
 
 
@@ -39,7 +49,7 @@ class Collector(Protocol):
     def add_application_span(self, parts: Entry) -> None:
         """A span that the application made."""
 
-    def add_run_times(self, kind: Sequence[str], counts: list[int], total_s: float) -> None:
+    def add_run_times(self, kind: RunKind, counts: list[int], total_s: float) -> None:
         """How long runs took."""
 
     def add_sent(self, queue: str, error: str, count: int) -> None:
@@ -66,7 +76,7 @@ class Exporter:
         self._sampling = sampling
         self._node = node
         self._log = log
-        self._seen: dict[tuple[str, str, int], None] = {}
+        self._runs, self._batches = Newest(), Newest()
         self._dropped_before = 0
         """What the dispatcher dropped because we did not keep up."""
         self._said_at_ms = 0
@@ -79,8 +89,7 @@ class Exporter:
         match mail:
             case TelemetryGathered(entries, dropped):
                 self._dropped_before += dropped
-                for entry in entries:
-                    self._take(entry)
+                self._take_batch(entries)
                 return (Post(sender, TelemetryTaken(len(entries))),)
             case RunsLost():
                 self._take_lost(mail)
@@ -126,28 +135,32 @@ class Exporter:
         )
         self._said, self._said_at_ms = dropped, now_ms
 
+    def _take_batch(self, entries: list[Entry]) -> None:
+        """Once: a report comes again when a dispatcher died before it said that it has it."""
+        match entries:
+            case [[kind, name], *_] if kind == BATCH and not self._batches.add(name):
+                return
+            case _:
+                for entry in entries:
+                    self._take(entry)
+
     def _take(self, entry: Entry) -> None:
         match entry:
             case [kind, *parts] if kind == RUN:
                 self._add_run(run_span_of(parts))
             case [kind, *parts] if kind == APPLICATION_SPAN:
                 self._collector.add_application_span(parts)
-            case [kind, names, counts, total_s] if kind == RUN_TIMES:
-                self._collector.add_run_times(names, counts, total_s)
+            case [kind, [queue, task, error], counts, total_s] if kind == RUN_TIMES:
+                self._collector.add_run_times((queue, task, error), counts, total_s)
             case [kind, [queue, error], count] if kind == SENT:
                 self._collector.add_sent(queue, error, count)
             case _:
                 pass
 
     def _add_run(self, span: RunSpan) -> None:
-        """Once: a report comes again when a dispatcher died before it said that it has it."""
-        key = (span.queue, span.id, span.fence)
-        if key in self._seen:
-            return
-        self._seen[key] = None
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        self._collector.add_run(span)
+        """Once: two dispatchers may both have seen the end of its worker."""
+        if self._runs.add((span.queue, span.fence)):
+            self._collector.add_run(span)
 
     def _take_lost(self, mail: RunsLost) -> None:
         for queue, fence, record, outcome, error, began_at_ms in mail.runs:
@@ -156,23 +169,44 @@ class Exporter:
             except InvalidMessage:
                 continue  # it never ran: nobody can read it
             call = _call(delivery.body)
-            if self._sampling.takes(delivery.id, context_in(call.headers)):
-                span = lost_run_span(
-                    delivery,
-                    queue,
-                    call,
-                    outcome=outcome,
-                    error=error,
-                    cause=mail.cause,
-                    began_at_ms=began_at_ms,
-                    ended_at_ms=mail.ended_at_ms,
-                    worker=mail.worker,
-                    node=self._node,
-                )
-                self._add_run(span)
+            span = lost_run_span(
+                delivery,
+                queue,
+                call,
+                outcome=outcome,
+                error=error,
+                cause=mail.cause,
+                began_at_ms=began_at_ms,
+                ended_at_ms=mail.ended_at_ms,
+                worker=mail.worker,
+                node=self._node,
+            )
+            if not self._runs.add((queue, fence)):
+                continue  # as in `_add_run`
+            kind, run_s = (queue, span.task, span.error), (span.end_ns - span.start_ns) / 1e9
+            self._collector.add_run_times(kind, single_run(run_s), run_s)
+            if self._sampling.takes(delivery.id, span.sender):
+                self._collector.add_run(span)
 
 
 _LAST_WORDS_MS = 50
+
+
+class Newest:
+    """Remembers the newest of many."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most = most
+        self._known: dict[Hashable, None] = {}
+
+    def add(self, key: Hashable) -> bool:
+        """Remember it; False when it was known."""
+        if key in self._known:
+            return False
+        self._known[key] = None
+        if len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+        return True
 
 
 def _call(body: bytes) -> Envelope:
@@ -187,6 +221,8 @@ def main(control: Mailbox, start: ChildStart) -> int:
     from mqworker.actors.exporter.otlp import OtlpCollector  # noqa: PLC0415 - the extra "otel", here alone
 
     settings = start.settings
-    collector = OtlpCollector("parent" if settings.otel == "parent" else "link", node=start.node)
+    collector = OtlpCollector(
+        "parent" if settings.otel == "parent" else "link", node=start.node, environment=otel_environment()
+    )
     exporter = Exporter(collector, Sampling(settings.otel_share), node=start.node, log=logger_of(start))
     return run_actor(exporter, control, start, quarantine_of(start))

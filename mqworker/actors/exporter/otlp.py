@@ -12,17 +12,21 @@ from typing import Any
 from mqworker.actors.exporter.outbox import Outbox
 from mqworker.errors import ConfigurationError
 from mqworker.model.run_span import SYSTEM, RunSpan
-from mqworker.model.telemetry import Entry
+from mqworker.model.telemetry import Entry, RunKind
 from mqworker.model.trace_context import Relation, TraceContext, context_in
 from mqworker.redaction import masked_text
+from mqworker.settings import OtelEnvironment
 
 try:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
+
+    from mqworker.actors.exporter.otlp_metrics import Metrics, MetricsThread
 except ImportError as error:
     raise ConfigurationError(
         f"tracing is on (the setting otel): the package {error.name} is missing; pip install 'mqworker[otel]'"
@@ -40,40 +44,54 @@ class OtlpCollector:
         relation: Relation,
         *,
         node: str,
+        environment: OtelEnvironment | None = None,
         exporter: SpanExporter | None = None,
         outbox: Callable[..., Outbox[ReadableSpan]] = Outbox,
     ) -> None:
+        environment = environment or OtelEnvironment()
         # We say ourselves what goes wrong, once and not with every batch.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._relation = relation
         self._resource = Resource.create({"service.instance.id": node})
         self._exporter = exporter or OTLPSpanExporter()
+        self._has_traces = environment.has_traces
         self._spans = outbox(self._send, name="spans")
+        self._metrics = Metrics(self._resource)
+        self._metrics_thread = (
+            MetricsThread(self._metrics, OTLPMetricExporter(), every_s=environment.metrics_every_s)
+            if environment.has_metrics
+            else None
+        )
 
     def add_run(self, span: RunSpan) -> None:
         """The span of a run."""
-        self._spans.add(readable_run(span, self._relation, self._resource))
+        if self._has_traces:
+            self._spans.add(readable_run(span, self._relation, self._resource))
 
     def add_application_span(self, parts: Entry) -> None:
         """A span that the application made."""
-        span = readable_application_span(parts, self._resource)
+        span = readable_application_span(parts, self._resource) if self._has_traces else None
         if span is not None:
             self._spans.add(span)
 
-    def add_run_times(self, kind: Sequence[str], counts: list[int], total_s: float) -> None:
+    def add_run_times(self, kind: RunKind, counts: list[int], total_s: float) -> None:
         """How long runs took."""
+        self._metrics.add_run_times(kind, counts, total_s)
 
     def add_sent(self, queue: str, error: str, count: int) -> None:
         """How many messages tasks sent."""
+        self._metrics.add_sent(queue, error, count)
 
     def end(self) -> None:
         """Send what is there, now."""
         self._spans.end()
+        if self._metrics_thread is not None:
+            self._metrics_thread.end()
 
     @property
     def is_over(self) -> bool:
         """Whether everything was sent, or given up."""
-        return self._spans.is_over
+        return self._spans.is_over and (self._metrics_thread is None or self._metrics_thread.is_over)
 
     def facts(self) -> dict[str, Any]:  # Any: plain values
         """How it goes."""
@@ -81,7 +99,7 @@ class OtlpCollector:
             "exported": self._spans.sent,
             "dropped": self._spans.dropped,
             "waiting": len(self._spans),
-            "trouble": self._spans.trouble,
+            "trouble": self._spans.trouble or (self._metrics_thread and self._metrics_thread.trouble),
         }
 
     def _send(self, batch: Sequence[ReadableSpan]) -> str | None:

@@ -110,7 +110,7 @@ def open_tracer(app: App, start: ChildStart, slots: RunSlots, index: int) -> Run
         worker=start.name,
         node=start.node,
         activate=activate,
-        note_start=partial(slots.note_start, index),
+        note_start=slots.run_log(index).note,
     )
     collect_application_spans(tracer.note_application_span)
     app.connections.tracer = SendTracer(tracer.note_sent, creates=settings.otel_create == "on")

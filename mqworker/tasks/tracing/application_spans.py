@@ -6,6 +6,7 @@ application that set up a tracer provider of its own keeps it, and what it does 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 8_192
 MOST_ITEMS = 128
+
+
+def import_sdk() -> None:
+    """Import what workers need, in the supervisor: once for all of them, and before anything starts.
+
+    Raises `ConfigurationError` where it is not installed.
+    """
+    try:
+        importlib.import_module("opentelemetry.sdk.trace")
+    except ImportError as error:
+        raise ConfigurationError(MISSING.format(name=error.name)) from error
 
 
 def activate(context: TraceContext) -> Callable[[], None]:

@@ -5,6 +5,7 @@ Whether a run is recorded is known from its message (`Sampling`); one that is no
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from mqworker.model.clock import epoch_ns
 from mqworker.model.delivery import Delivery
 from mqworker.model.run_span import RunSpan, outcome_of
 from mqworker.model.settlement import Ack, Bury, RetryAt, Settlement
-from mqworker.model.telemetry import APPLICATION_SPAN, RUN, SENT, Entry, RunTimes
+from mqworker.model.telemetry import APPLICATION_SPAN, BATCH, RUN, SENT, Entry, RunTimes
 from mqworker.model.trace_context import Relation, Sampling, TraceContext, context_in, context_of_run
 from mqworker.tasks.context import current_trace
 
@@ -45,9 +46,9 @@ class RunTracer:
         worker: str,
         node: str,
         activate: Activate,
-        note_start: Callable[[int, int], None] = lambda _fence, _at_ms: None,
+        note_start: Callable[[str, int, int], None] = lambda _queue, _fence, _at_ms: None,
     ) -> None:
-        """`note_start` is told the fence and the start of what the main thread runs: for the run slot."""
+        """`note_start` is told of what begins where others find it, should this process be killed."""
         self._takes = sampling.takes
         self._relation = relation
         self._worker = worker
@@ -60,6 +61,7 @@ class RunTracer:
         self._lock = threading.Lock()
         self._times = RunTimes()
         self._sent: dict[tuple[str, str], int] = {}
+        self._name, self._batches = secrets.token_hex(8), 0
         self.dropped = 0
         """How many spans of the application were not kept."""
 
@@ -70,8 +72,7 @@ class RunTracer:
             return
         context = context_of_run(queue, delivery.id, delivery.fence, sender, self._relation)
         start_ns = epoch_ns()
-        if threading.current_thread() is threading.main_thread():
-            self._note_start(delivery.fence, start_ns // NS_PER_MS)
+        self._note_start(queue, delivery.fence, start_ns // NS_PER_MS)
         token, leave = current_trace.set(context), self._activate(context)
 
         def end() -> None:
@@ -137,4 +138,7 @@ class RunTracer:
             sent, self._sent = self._sent, {}
         entries += times.entries()
         entries += [[SENT, [*kind], count] for kind, count in sent.items()]
+        if entries:
+            self._batches += 1
+            entries.insert(0, [BATCH, f"{self._name}-{self._batches}"])
         return entries
