@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -13,10 +16,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from mqworker import App, chain
+from mqworker.model.telemetry import BOUNDS_S
 from mqworker.settings import Settings
 from mqworker.tasks.tracing.sending import SendTracer
 from tests.support.deadline import wait_until
-from tests.support.otlp_receiver import OtlpReceiver, ReceivedSpan
+from tests.support.otlp_receiver import Mood, OtlpReceiver, ReceivedSpan, plain
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 
@@ -235,3 +239,79 @@ def _by_task(receiver: OtlpReceiver, task: str) -> ReceivedSpan:
 
 def _subscribes(server: RealServer) -> bool:
     return bool(server.client().exists("mqw:{topic:orders}:subscribers"))
+
+
+@pytest.mark.parametrize("mood", ["refuses", "unwell", "babbles", "stalls", "away"])
+def test_a_collector_in_trouble_is_nobody_elses(
+    server: RealServer, receiver: OtlpReceiver, app: App, mood: str
+) -> None:
+    price = app.task(name="shop.price")(lambda number: number)
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"} if mood == "away" else {}
+    receiver.mood = "kind" if mood == "away" else cast("Mood", mood)
+    with a_node(server, receiver, **settings) as node:
+        jobs = price.enqueue_many([(number,) for number in range(300)])
+
+        results = [job.result(DEADLINE_S) for job in jobs]
+        facts = node.facts("exporter")
+        exit_code = node.stop()
+        lines = [json.loads(line) for line in node.log().splitlines() if '"telemetry_dropped"' in line]
+
+    assert results == [2 * number for number in range(300)]
+    assert facts["waiting"] + facts["dropped"] + facts["exported"] <= 600
+    assert exit_code == 0
+    # Each run and what it looked up; what babbles has said that it took them.
+    assert sum(line["count"] for line in lines) == (0 if mood == "babbles" else 600)
+
+
+def test_an_exporter_that_is_stopped_holds_up_nobody_and_one_that_is_killed_comes_back(
+    server: RealServer, receiver: OtlpReceiver, app: App
+) -> None:
+    price = app.task(name="shop.price")(lambda number: number)
+    with a_node(server, receiver) as node:
+        pid = node.child("exporter")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        jobs = price.enqueue_many([(number,) for number in range(300)])
+        results = [job.result(DEADLINE_S) for job in jobs]
+        before = len(receiver.spans())
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: len(receiver.spans("process")) == 300, "all runs of the stop", DEADLINE_S)
+
+        node.kill("exporter")
+        price.enqueue(1000).result(DEADLINE_S)
+        wait_until(lambda: len(receiver.spans("process")) == 301, "the run after the kill", DEADLINE_S)
+
+    assert results == [2 * number for number in range(300)]
+    assert before == 0
+
+
+def test_metrics_of_the_convention_count_every_run_though_few_are_recorded(
+    server: RealServer, receiver: OtlpReceiver, app: App
+) -> None:
+    app.connections.tracer = None
+    order = app.task(name="shop.order")(lambda _number: None)
+    die = app.task(name="shop.die", max_crashes=1)(lambda: None)
+    with a_node(server, receiver, MQWORKER_OTEL_SHARE="0"):
+        order.enqueue_many([(number,) for number in range(50)])
+        die.enqueue()
+
+        wait_until(
+            lambda: _consumed(receiver) == {("default", ""): 100, ("default", "WorkerCrashed"): 1}, "all", 60
+        )
+
+    found = dict(receiver.metrics())
+    (sent,) = found["messaging.client.sent.messages"].sum.data_points
+    durations = found["messaging.process.duration"]
+    by_task = {plain(point.attributes)["mqworker.task"]: point for point in durations.histogram.data_points}
+    assert receiver.spans() == []
+    assert (sent.as_int, plain(sent.attributes)["messaging.destination.name"]) == (50, "default")
+    assert (durations.unit, by_task["shop.price"].count, by_task["shop.die"].count) == ("s", 50, 1)
+    assert list(by_task["shop.price"].explicit_bounds) == list(BOUNDS_S)
+    assert sum(by_task["shop.price"].bucket_counts) == 50
+    assert plain(by_task["shop.die"].attributes)["error.type"] == "WorkerCrashed"
+
+
+def _consumed(receiver: OtlpReceiver) -> dict[tuple[str, str], int]:
+    consumed = dict(receiver.metrics()).get("messaging.client.consumed.messages")
+    points = [] if consumed is None else consumed.sum.data_points
+    facts = [(plain(point.attributes), point.as_int) for point in points]
+    return {(each["messaging.destination.name"], each.get("error.type", "")): count for each, count in facts}
