@@ -191,7 +191,7 @@ class AbandonDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryBuried:
-    """dispatcher → worker: a worker died over this message too often; let the hooks know."""
+    """dispatcher → worker: a worker died over this message, too often as a rule; let the hooks know."""
 
     queue: str
     fence: int
@@ -199,6 +199,8 @@ class DeliveryBuried:
     reason: str
     error: str
     message: str
+    is_buried: bool = True
+    """False: it is run again."""
 
 
 @dataclass(frozen=True, slots=True)

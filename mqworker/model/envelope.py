@@ -95,6 +95,11 @@ def with_first_argument(body: bytes, packed: bytes) -> bytes:
     return body[:at] + packed + body[at + 1 :]
 
 
+def has_options(body: bytes) -> bool:
+    """Whether a body may hold options, such as headers."""
+    return body[:1] != _TWO_PARTS
+
+
 def with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
     """The body with more headers; those that it has win, and too many are not added."""
     if body[:1] == _TWO_PARTS:  # nearly all of them: what is there stays as it is

@@ -85,7 +85,7 @@ class Sampling:
     def __init__(self, share: float) -> None:
         self._below = round(share * _ALL)
 
-    def takes(self, message: str, sender: TraceContext | None) -> bool:
+    def takes(self, message: str, sender: TraceContext | None = None) -> bool:
         """Whether the runs of this message are recorded."""
         if sender is not None:
             return sender.is_sampled

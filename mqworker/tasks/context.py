@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
+from mqworker.model.envelope import decode_call
 from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.trace_context import TraceContext
 
@@ -91,6 +92,16 @@ class Context:
     def deadline_at_ms(self) -> int | None:
         """The instant until which it had to start, in milliseconds since 1970, if there is one."""
         return self._delivery.deadline_at_ms
+
+    @property
+    def enqueued_at_ms(self) -> int:
+        """The instant at which it was enqueued, in milliseconds since 1970, by the server's clock."""
+        return self._delivery.enqueued_at_ms
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:  # Any: the user's values
+        """The arguments of the call as they were sent, by position and by name."""
+        call = decode_call(self._delivery.body)
+        return call.args, call.kwargs
 
     @property
     def is_cancelled(self) -> bool:

@@ -145,6 +145,7 @@ def _may_import(place: str) -> set[str]:
         "model": {"model", "errors"},
         # The public face of what gateways use of the actors.
         "gateway": {*LAYERS[: LAYERS.index("actors") + 1], *SHARED},
+        "contrib": {"", *LAYERS[: LAYERS.index("actors")], *SHARED},
         "testing": {"testing", *LAYERS[: LAYERS.index("actors")], *SHARED},
         "events": {*LAYERS[: LAYERS.index("actors")], *SHARED},
         "__main__": {"cli"},

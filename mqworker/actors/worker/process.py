@@ -94,6 +94,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     worker.share_mail(loop)
     worker.interrupt_by_signal()
     loop.run()
+    app.hooks.run(app.hooks.stopping)
     worker.close()
     return 0
 

@@ -31,7 +31,7 @@ class Report:
         calls_of: Callable[[QueueName], WorkQueueCalls],
         result_ms_by_task: Mapping[str, int],
         other_models: Collection[str] = (),
-        telemetry: Callable[[str, Sequence[int]], list[Any]] | None = None,
+        telemetry: Callable[[str, Sequence[Settlement]], list[Any]] | None = None,
     ) -> None:
         """For how long results are kept: those of a task that keeps none, as long as any (workflows ask so).
 
@@ -104,14 +104,13 @@ class Report:
 
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
         self._number += 1
-        fences = [settlement.delivery.fence for settlement in settlements]
         mail = DeliveriesFinished(
             queue,
-            fences,
+            [settlement.delivery.fence for settlement in settlements],
             self._arguments(queue, settlements),
             _run_ms_by_task(settlements),
             self._number,
-            [] if self._telemetry is None else self._telemetry(queue, fences),
+            [] if self._telemetry is None else self._telemetry(queue, settlements),
         )
         self._unaccepted[self._number] = mail, settlements
         return mail

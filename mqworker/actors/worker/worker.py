@@ -342,7 +342,8 @@ class Worker:
         buried, self._buried = self._buried, []
         for mail in buried:
             with suppress(InvalidMessage):
-                self._runner.tell_buried(decode_record(mail.record, mail.fence), mail.queue, _failed(mail))
+                tell = self._runner.tell_buried if mail.is_buried else self._runner.tell_crashed
+                tell(decode_record(mail.record, mail.fence), mail.queue, _failed(mail))
 
     def _leaving(self, now_ms: int) -> Sequence[Post]:
         if self._has_announced_leaving:

@@ -177,6 +177,10 @@ class TaskRunner:
         """Call the hooks for a message that was given up after its worker died."""
         self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
 
+    def tell_crashed(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
+        """Call the hooks for a message that is run again after its worker died."""
+        self._hooks.run(self._hooks.crashing, Context(delivery, queue, link=self._link), error)
+
     def interrupt_if_cancelled(self) -> None:
         """Raise `TaskCancelled`, once, if the task that runs in this thread was asked to stop.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mqworker.model.clock import epoch_ns
 from mqworker.model.delivery import Delivery
 from mqworker.model.run_span import RunSpan, outcome_of
-from mqworker.model.settlement import Ack, Bury, RetryAt, Settlement
+from mqworker.model.settlement import Ack, Bury, Release, RetryAt, Settlement
 from mqworker.model.telemetry import APPLICATION_SPAN, BATCH, RUN, SENT, Entry, RunTimes
 from mqworker.model.trace_context import Relation, Sampling, TraceContext, context_in, context_of_run
 from mqworker.tasks.context import current_trace
@@ -49,7 +49,7 @@ class RunTracer:
         note_start: Callable[[str, int, int], None] = lambda _queue, _fence, _at_ms: None,
     ) -> None:
         """`note_start` is told of what begins where others find it, should this process be killed."""
-        self._takes = sampling.takes
+        self.takes = sampling.takes
         self._relation = relation
         self._worker = worker
         self._node = node
@@ -59,7 +59,6 @@ class RunTracer:
         self._ended: dict[tuple[str, int], Entry] = {}
         self._application: deque[Entry] = deque()
         self._lock = threading.Lock()
-        self._times = RunTimes()
         self._sent: dict[tuple[str, str], int] = {}
         self._name, self._batches = secrets.token_hex(8), 0
         self.dropped = 0
@@ -68,7 +67,7 @@ class RunTracer:
     def begin(self, delivery: Delivery, queue: str, headers: Mapping[str, str], workflow: str | None) -> None:
         """A task is about to run."""
         sender = context_in(headers) if headers else None
-        if not self._takes(delivery.id, sender):
+        if not self.takes(delivery.id, sender):
             return
         context = context_of_run(queue, delivery.id, delivery.fence, sender, self._relation)
         start_ns = epoch_ns()
@@ -83,15 +82,10 @@ class RunTracer:
 
     def end(self, delivery: Delivery, queue: str, settlement: Settlement | None) -> None:
         """It ended; without a settlement, because it was stopped and is released."""
-        outcome, failure = ("released", None) if settlement is None else outcome_of(settlement)
-        error = "" if failure is None else failure.error
-        run = settlement.run if isinstance(settlement, Ack | RetryAt | Bury) else None
-        if run is not None:
-            with self._lock:
-                self._times.note((queue, delivery.task, error), run.run_ms / 1000)
         begun = self._begun.pop((queue, delivery.fence), None)
         if begun is None:
-            return
+            return  # it is not recorded
+        outcome, failure = outcome_of(Release(delivery) if settlement is None else settlement)
         begun.leave()
         span = RunSpan(
             queue,
@@ -105,9 +99,9 @@ class RunTracer:
             self._worker,
             self._node,
             outcome,
-            error,
-            "" if failure is None else failure.message,
-            "" if failure is None else failure.traceback,
+            failure.error,
+            failure.message,
+            failure.traceback,
             begun.workflow,
             begun.sender,
         )
@@ -125,20 +119,36 @@ class RunTracer:
         with self._lock:
             self._sent[queue, error] = self._sent.get((queue, error), 0) + count
 
-    def take(self, queue: str, fences: Sequence[int]) -> list[Entry]:
+    def take(self, queue: str, settlements: Sequence[Settlement]) -> list[Entry]:
         """What goes along with the report on these deliveries; each entry once."""
-        entries: list[Entry] = []
+        entries = run_times_of(queue, settlements).entries()
         if self._ended:
-            spans = (self._ended.pop((queue, fence), None) for fence in fences)
+            spans = (self._ended.pop((queue, each.delivery.fence), None) for each in settlements)
             entries += [span for span in spans if span is not None]
         while self._application:
             entries.append(self._application.popleft())
         with self._lock:
-            times, self._times = self._times, RunTimes()
             sent, self._sent = self._sent, {}
-        entries += times.entries()
         entries += [[SENT, [*kind], count] for kind, count in sent.items()]
         if entries:
             self._batches += 1
             entries.insert(0, [BATCH, f"{self._name}-{self._batches}"])
         return entries
+
+
+def run_times_of(queue: str, settlements: Sequence[Settlement]) -> RunTimes:
+    """How long the runs of a report took; worked out for many at once, for it is done for every run."""
+    times = RunTimes()
+    acks = [each for each in settlements if type(each) is Ack and each.run is not None]
+    for task in {ack.delivery.task for ack in acks}:
+        runs = [ack.run.run_ms for ack in acks if ack.run is not None and ack.delivery.task == task]
+        times.note_all((queue, task, ""), runs)
+    if len(acks) < len(settlements):
+        for each in settlements:
+            if (
+                isinstance(each, RetryAt | Bury)
+                and each.run is not None
+                and isinstance(each.delivery, Delivery)
+            ):
+                times.note_all((queue, each.delivery.task, outcome_of(each)[1].error), [each.run.run_ms])
+    return times
