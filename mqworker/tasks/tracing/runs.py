@@ -122,9 +122,10 @@ class RunTracer:
     def take(self, queue: str, settlements: Sequence[Settlement]) -> list[Entry]:
         """What goes along with the report on these deliveries; each entry once."""
         entries = run_times_of(queue, settlements).entries()
-        if self._ended:
-            spans = (self._ended.pop((queue, each.delivery.fence), None) for each in settlements)
-            entries += [span for span in spans if span is not None]
+        if self._ended:  # few of many, as a rule: so these are gone through, and not the settlements
+            fences = {each.delivery.fence for each in settlements}
+            keys = [key for key in list(self._ended) if key[0] == queue and key[1] in fences]
+            entries += [self._ended.pop(key) for key in keys]
         while self._application:
             entries.append(self._application.popleft())
         with self._lock:
