@@ -182,7 +182,9 @@ class RunLog:
     def __init__(self, descriptor: int, worker: int) -> None:
         _make_room(descriptor, _table_at(worker), _TABLE_BYTES)
         self._memory = mmap.mmap(descriptor, _TABLE_BYTES, offset=_table_at(worker))
-        self._numbers = itertools.count()
+        # Behind the newest: what a worker before this one noted there may be needed yet.
+        starts = [at_ms for _, at_ms, _ in _LOGGED.iter_unpack(self._memory[_LOG_AT:])]
+        self._numbers = itertools.count(starts.index(max(starts)) + 1)
 
     def note(self, queue: str, fence: int, at_ms: int) -> None:
         """Before the task's first line."""

@@ -160,3 +160,11 @@ def test_the_newest_runs_of_a_worker_are_readable_after_its_death(tmp_path: Path
     assert (mark_of("mail"), 1) not in begun.log
     assert len(begun.log) == 4_096
     assert begun.running == begun.ended == frozenset()
+
+
+def test_a_worker_does_not_write_over_what_the_one_before_it_noted(tmp_path: Path) -> None:
+    slots = RunSlots(str(tmp_path / "slots"))
+    for fence in (1, 2, 3):
+        slots.run_log(3).note("mail", fence, 1_000 + fence)
+
+    assert {fence for _, fence in slots.begun(3).log} == {1, 2, 3}
