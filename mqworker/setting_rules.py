@@ -74,6 +74,11 @@ def seconds(lowest: float, highest: float) -> Rule:
     return Rule(f"seconds, a number from {lowest:g} to {highest:g}", parse)
 
 
+def share() -> Rule:
+    """A part of the whole."""
+    return Rule("a number from 0 to 1", seconds(0, 1).parse)
+
+
 def one_of(*words: str) -> Rule:
     """One of a few words, in any case."""
 

@@ -7,6 +7,7 @@ to `Settings`.
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -20,6 +21,7 @@ from mqworker.redaction import masked_url
 
 Orphans = Literal["drop", "requeue"]
 YesOrNo = Literal["yes", "no"]
+Otel = Literal["off", "link", "parent"]
 
 HOUR_S = 3_600
 YEAR_S = 365 * 24 * HOUR_S
@@ -95,6 +97,13 @@ class Settings:
     # of `role name token`.
     web: Annotated[str | None, accept.tcp_place()] = None
     web_tokens: Annotated[Path | None, accept.file()] = None
+
+    # Traces and metrics by OpenTelemetry; where they go say its own OTEL_* variables. The span of a run is
+    # linked to that of the sender, or is its child. otel_share is how much is recorded of what nobody decided
+    # about yet; otel_create makes a span of each message of a batch.
+    otel: Annotated[Otel, accept.one_of("off", "link", "parent")] = "off"
+    otel_share: Annotated[float, accept.share()] = 1.0
+    otel_create: Annotated[YesOrNo, accept.one_of("yes", "no")] = "no"
 
     # What is logged. "auto" is console on a terminal and json elsewhere. Successes: a line for each run.
     log_successes: Annotated[YesOrNo, accept.one_of("yes", "no")] = "no"
@@ -267,6 +276,26 @@ def chosen_drain(
     if {"NOTIFY_SOCKET", "INVOCATION_ID"} & environ.keys():
         return ChosenDrain(80.0, "systemd kills after 90 s, unless TimeoutStopSec is set")
     return ChosenDrain(4.0, "nothing says how long whoever started it waits; most wait 5 s at least")
+
+
+@dataclass(frozen=True, slots=True)
+class OtelEnvironment:
+    """What OpenTelemetry's own variables say of the exporter, beside what its libraries read themselves."""
+
+    has_traces: bool = True
+    has_metrics: bool = True
+    metrics_every_s: float = 60.0
+
+
+def otel_environment(environ: Mapping[str, str] | None = None) -> OtelEnvironment:
+    """Of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER only "none" says something to us."""
+    given = os.environ if environ is None else environ
+    every_ms = given.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    return OtelEnvironment(
+        given.get("OTEL_TRACES_EXPORTER") != "none",
+        given.get("OTEL_METRICS_EXPORTER") != "none",
+        max(int(every_ms), 100) / 1000 if re.fullmatch("[0-9]{1,9}", every_ms) else 60.0,
+    )
 
 
 def systemd_notify_socket(environ: Mapping[str, str] | None = None) -> str | None:

@@ -147,6 +147,8 @@ class DeliveriesFinished:
     run_ms_by_task: dict[str, tuple[int, float]]  # task -> how many, milliseconds together
     number: int = 0
     """Counted by the worker, which keeps the report until this number is accepted."""
+    telemetry: list[Any] = field(default_factory=list)
+    """What the exporter is to have of these runs; see model/telemetry.py. Empty while nothing is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ class AbandonDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryBuried:
-    """dispatcher → worker: a worker died over this message too often; let the hooks know."""
+    """dispatcher → worker: a worker died over this message, too often as a rule; let the hooks know."""
 
     queue: str
     fence: int
@@ -211,6 +213,34 @@ class DeliveryBuried:
     reason: str
     error: str
     message: str
+    is_buried: bool = True
+    """False: it is run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryGathered:
+    """dispatcher → exporter: pass this on."""
+
+    entries: list[Any]  # see model/telemetry.py
+    dropped: int = 0
+    """How many entries were dropped before these, because the exporter did not keep up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTaken:
+    """exporter → dispatcher: so many entries arrived; there is room for as many more."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunsLost:
+    """dispatcher → exporter: runs whose worker died: nobody else can write their spans."""
+
+    worker: str
+    cause: str
+    runs: list[list[Any]]  # each: queue, fence, record, outcome, error, when it began (ms since 1970)
+    ended_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +374,9 @@ Mail = (
     | PeerLost
     | RunsCounted
     | StrikesSet
+    | TelemetryGathered
+    | TelemetryTaken
+    | RunsLost
 )
 
 _KINDS: tuple[type[Mail], ...] = Mail.__args__

@@ -11,14 +11,15 @@ dispatcher knows, and until then what is written here is the evidence.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import struct
 import sys
 import zlib
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 _RUNNING = struct.Struct("<qqIB")
@@ -32,6 +33,10 @@ SLOT_BYTES = 64
 _SLOTS_BYTES = MOST_WORKERS * SLOT_BYTES
 _TABLE_BYTES = 524_288
 """For each worker, behind the slots of all: room for twice what `concurrency` and `threads` allow."""
+_LOGGED = struct.Struct("<qqI4x")
+_LOG_ENTRIES = 4_096
+"""The newest runs of a worker that traces: more than it can have run without a word to its dispatcher."""
+_LOG_AT = _TABLE_BYTES - _LOG_ENTRIES * _LOGGED.size
 
 Key = tuple[str, int]
 """A delivery: its queue and its fence, for two queues may give out the same fence."""
@@ -63,11 +68,14 @@ class Begun:
     ended: frozenset[tuple[int, int]] = frozenset()
     last_in_order: tuple[int, int] | None = None
     """The last that the main thread began, running or not: it runs them in the order in which it got them."""
+    log: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """Where runs are traced: the newest of them, in whichever thread, and when each began (ms since 1970)."""
 
     def later(self, other: Begun) -> Begun:
         """The same worker, looked at once more."""
         ended = self.ended | other.ended
-        return Begun((self.running | other.running) - ended, ended, other.last_in_order)
+        log = {**self.log, **other.log}
+        return Begun((self.running | other.running) - ended, ended, other.last_in_order, log)
 
     def of(self, flights: Iterable[tuple[Key, bool]]) -> tuple[set[Key], set[Key]]:
         """Of deliveries in the order in which the worker got them: those that run, those that have ended.
@@ -110,7 +118,7 @@ class RunSlots:
     def all_begun(self) -> list[Begun]:
         """What all workers run, or ran when they died."""
         each = (self.begun(worker) for worker in range(MOST_WORKERS))
-        return [begun for begun in each if begun.running]
+        return [begun for begun in each if begun.running or begun.log]
 
     def running(self, worker: int) -> Running | None:
         """Read by the dispatcher; None when the worker's main thread runs nothing."""
@@ -121,6 +129,10 @@ class RunSlots:
         """For the worker: where it notes what runs beside its main thread, so many at the most."""
         return Beside(self._descriptor, worker, most)
 
+    def run_log(self, worker: int) -> RunLog:
+        """For a worker that traces: where it notes when its runs began."""
+        return RunLog(self._descriptor, worker)
+
     def begun(self, worker: int) -> Begun:
         """Read by the dispatcher when a worker is lost: everything of which there is a trace."""
         running, ended = set[tuple[int, int]](), set[tuple[int, int]]()
@@ -129,10 +141,14 @@ class RunSlots:
         if last_in_order is not None:
             (running if state == _IS_RUNNING else ended).add(last_in_order)
         table = os.pread(self._descriptor, _TABLE_BYTES, _table_at(worker))
-        for fence, mark, state in _BESIDE.iter_unpack(table[: len(table) // _BESIDE.size * _BESIDE.size]):
+        if len(table) < _TABLE_BYTES:
+            return Begun(frozenset(running), frozenset(ended), last_in_order)
+        for fence, mark, state in _BESIDE.iter_unpack(table[:_LOG_AT]):
             if fence:
                 (running if state == _IS_RUNNING else ended).add((mark, fence))
-        return Begun(frozenset(running), frozenset(ended), last_in_order)
+        logged = _LOGGED.iter_unpack(table[_LOG_AT:])
+        log = {(mark, fence): at_ms for fence, at_ms, mark in logged if fence}
+        return Begun(frozenset(running), frozenset(ended), last_in_order, log)
 
 
 class Beside:
@@ -142,7 +158,7 @@ class Beside:
         _make_room(descriptor, _table_at(worker), _TABLE_BYTES)
         self._memory = mmap.mmap(descriptor, _TABLE_BYTES, offset=_table_at(worker))
         # The place that was free for the longest is taken first: traces of what has ended last a while.
-        self._free = deque(range(min(2 * most, _TABLE_BYTES // _BESIDE.size)))
+        self._free = deque(range(min(2 * most, _LOG_AT // _BESIDE.size)))
 
     def begin(self, queue: str, fence: int) -> int:
         """Note that a delivery begins: its place in the table."""
@@ -154,6 +170,26 @@ class Beside:
         """It has ended; what it was stays readable until the place is needed."""
         self._memory[place * _BESIDE.size + _BESIDE_STATE_AT] = _HAS_ENDED
         self._free.append(place)
+
+
+class RunLog:
+    """The newest runs of a worker that traces; any thread may write.
+
+    From the slot it is known what a worker ran last. What it ran before that, and had not reported when it
+    and its dispatcher were killed, is known from here alone.
+    """
+
+    def __init__(self, descriptor: int, worker: int) -> None:
+        _make_room(descriptor, _table_at(worker), _TABLE_BYTES)
+        self._memory = mmap.mmap(descriptor, _TABLE_BYTES, offset=_table_at(worker))
+        # Behind the newest: what a worker before this one noted there may be needed yet.
+        starts = [at_ms for _, at_ms, _ in _LOGGED.iter_unpack(self._memory[_LOG_AT:])]
+        self._numbers = itertools.count(starts.index(max(starts)) + 1)
+
+    def note(self, queue: str, fence: int, at_ms: int) -> None:
+        """Before the task's first line."""
+        place = next(self._numbers) % _LOG_ENTRIES
+        _LOGGED.pack_into(self._memory, _LOG_AT + place * _LOGGED.size, fence, at_ms, mark_of(queue))
 
 
 def open_slots(path: str) -> tuple[int, mmap.mmap]:

@@ -99,7 +99,11 @@ def _topology(settings: Settings, workers: int) -> Topology:
     gateways = gateway_names(settings)
     for name in gateways:
         options_of(settings, name)  # raises ConfigurationError before anything starts
-    topology = node_topology(workers, gateways)
+    if settings.otel != "off":
+        from mqworker.tasks.tracing.application_spans import import_sdk  # noqa: PLC0415 - only then
+
+        import_sdk()
+    topology = node_topology(workers, gateways, has_exporter=settings.otel != "off")
     if settings.web is not None:
         check_installed()
         topology = (*topology, (CONSOLE,))

@@ -67,3 +67,8 @@ class ManualClock:
             raise InvalidArgument(f"ms: got {ms}; accepted: 0 or more, time does not run backwards")
         self._now_ms += ms
         self._monotonic_ms += ms
+
+
+def epoch_ns() -> int:
+    """Wall time since 1970 in nanoseconds: for traces, which are compared with those of other programs."""
+    return time.time_ns()

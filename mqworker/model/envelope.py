@@ -26,6 +26,7 @@ _HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS = "headers", "timeout_ms", "workflow", "
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
 _LENGTHS = (2, 3)
+_TWO_PARTS, _THREE_PARTS = b"\x92", b"\x93"
 _VERSION = 1
 
 
@@ -97,6 +98,23 @@ def with_first_argument(body: bytes, packed: bytes) -> bytes:
     if body[at : at + 1] != PACKED_NONE:
         raise InvalidMessage("a call that takes an input has no place for it")
     return body[:at] + packed + body[at + 1 :]
+
+
+def has_options(body: bytes) -> bool:
+    """Whether a body may hold options, such as headers."""
+    return body[:1] != _TWO_PARTS
+
+
+def with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body with more headers; those that it has win, and too many are not added."""
+    if body[:1] == _TWO_PARTS:  # nearly all of them: what is there stays as it is
+        return _THREE_PARTS + body[1:] + pack({_HEADERS: dict(headers)})
+    call = unpack(body)
+    options = call[2]
+    merged = {**headers, **options.get(_HEADERS, {})}
+    if len(merged) > MOST_HEADERS:
+        return body
+    return pack([call[0], call[1], {**options, _HEADERS: merged}])
 
 
 def array_header(count: int) -> bytes:

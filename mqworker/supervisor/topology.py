@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
+from mqworker.actors.exporter import exporter
 from mqworker.actors.monitor import process as monitor_process
 from mqworker.actors.worker import process as worker_process
 from mqworker.supervisor import gateway_child, server_keeper, web_child
@@ -21,16 +22,25 @@ MONITOR = ChildPlan("monitor", Role.MONITOR, monitor_process.main)
 """Only with the setting `http`: first of all, so that a start can be watched."""
 
 
-def node_topology(workers: int, gateways: Sequence[str] = ()) -> Topology:
-    """The children of a node with so many workers, and with these gateways."""
+def node_topology(workers: int, gateways: Sequence[str] = (), *, has_exporter: bool = False) -> Topology:
+    """The children of a node with so many workers, and with these gateways; the exporter where it traces."""
+    exporters = (ChildPlan("exporter", Role.ACTOR, exporter.main),) if has_exporter else ()
     return (
         (ChildPlan("broker", Role.ACTOR, broker.main),),
         (
             ChildPlan("heartbeat_reaper", Role.REAPER, heartbeat_reaper.main),
             ChildPlan("recovery_scanner", Role.ACTOR, recovery_scanner.main),
             ChildPlan("rate_limiter", Role.ACTOR, rate_limiter.main),
+            *exporters,
         ),
-        (ChildPlan("dispatcher", Role.DISPATCHER, dispatcher.main, peers=("rate_limiter",)),),
+        (
+            ChildPlan(
+                "dispatcher",
+                Role.DISPATCHER,
+                dispatcher.main,
+                peers=("rate_limiter", *(each.name for each in exporters)),
+            ),
+        ),
         tuple(
             ChildPlan(
                 f"worker:{number}",

@@ -7,7 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mqworker.errors import MqworkerError, NotSupported
@@ -33,6 +34,9 @@ from mqworker.tasks.foreign_queues import ModelSender
 from mqworker.tasks.job_steps import JobSteps
 from mqworker.tasks.result_watch import ResultWatch
 
+if TYPE_CHECKING:
+    from mqworker.tasks.tracing.sending import SendTracer
+
 
 class Sender:
     """Sends to one queue, and has what a job of that queue needs."""
@@ -43,8 +47,11 @@ class Sender:
         watch: ResultWatch,
         settings: Settings,
         async_work: Callable[[], AsyncWorkQueue],
+        tracer: SendTracer | None = None,
     ) -> None:
         """`async_work` is the same queue for the event loop that runs there."""
+        self.tracer = tracer
+        """None while tracing is off."""
         self.work = work
         self.steps = JobSteps(WorkQueueSteps(work.calls, settings.namespace))
         self.watch = watch
@@ -98,6 +105,15 @@ class Connections:
         self.models: dict[QueueName, Model] = {}
         """Queues of other models than the work queue."""
         self._model_senders: dict[tuple[int, QueueName], ModelSender] = {}
+
+    @cached_property
+    def tracer(self) -> SendTracer | None:
+        """Makes spans of what is sent; None while tracing is off. A worker sets its own."""
+        if self._settings_of().otel == "off":
+            return None
+        from mqworker.tasks.tracing.sending import SendTracer  # noqa: PLC0415 - only where tracing is on
+
+        return SendTracer(creates=self._settings_of().otel_create == "yes")
 
     @property
     def namespace(self) -> str:
@@ -169,6 +185,7 @@ class Connections:
                     ResultWatch(work, self._clock),
                     self._settings_of(),
                     partial(self.async_queue, queue),
+                    self.tracer,
                 )
             return self._senders[queue]
 

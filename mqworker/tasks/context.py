@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
+from mqworker.model.envelope import decode_call
 from mqworker.model.names import MessageId, TaskName, shown
+from mqworker.model.trace_context import TraceContext
 
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -102,6 +104,16 @@ class Context:
         return self._delivery.deadline_at_ms
 
     @property
+    def enqueued_at_ms(self) -> int:
+        """The instant at which it was enqueued, in milliseconds since 1970, by the server's clock."""
+        return self._delivery.enqueued_at_ms
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:  # Any: the user's values
+        """The arguments of the call as they were sent, by position and by name."""
+        call = decode_call(self._delivery.body)
+        return call.args, call.kwargs
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether somebody asked this job to stop. Asks the server, at most twice a second.
 
@@ -159,7 +171,8 @@ class Context:
     @property
     def log(self) -> Logger:
         """A logger that names the message in every event."""
-        return get_logger(task=self.task, task_id=self.id, queue=self.queue, attempt=self.attempt)
+        facts = {"task": self.task, "task_id": self.id, "queue": self.queue, "attempt": self.attempt}
+        return get_logger(**facts, **trace_facts())
 
     def progress(self, done: float, total: float | None = None) -> None:
         """Say how far it has come; `job.progress()` shows it. Cheap to call often: few reports are sent.
@@ -220,6 +233,8 @@ class Context:
 
 
 current: ContextVar[Context | None] = ContextVar("mqworker_context", default=None)
+current_trace: ContextVar[TraceContext | None] = ContextVar("mqworker_trace", default=None)
+"""The span of the run, where it is recorded."""
 
 
 def current_context() -> Context | None:
@@ -232,9 +247,16 @@ def name_task(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> Mu
     """A processor of structlog: which task writes a line. Looked up when one does: most tasks write none."""
     context = current.get()
     if context is not None:
-        for name, value in (("task", context.task), ("task_id", context.id), ("attempt", context.attempt)):
+        own = {"task": context.task, "task_id": context.id, "attempt": context.attempt, **trace_facts()}
+        for name, value in own.items():
             facts.setdefault(name, value)
     return facts
+
+
+def trace_facts() -> dict[str, str]:
+    """For a line of the log: the ids of the run's span, where it is recorded."""
+    trace = current_trace.get()
+    return {} if trace is None else {"trace_id": f"{trace.trace_id:032x}", "span_id": f"{trace.span_id:016x}"}
 
 
 def local_context(task: TaskName) -> Context:

@@ -32,6 +32,7 @@ OnStart = Callable[[Context], None]
 OnSuccess = Callable[[Context, Result], None]
 OnFailure = Callable[[Context, BaseException], None]
 OnRetry = Callable[[Context, BaseException, int], None]
+OnStop = Callable[[], None]
 HookT = TypeVar("HookT", bound=Callable[..., None])
 
 
@@ -44,6 +45,8 @@ class Hooks:
         self.succeeding: list[OnSuccess] = []
         self.failing: list[OnFailure] = []
         self.retrying: list[OnRetry] = []
+        self.crashing: list[OnFailure] = []
+        self.stopping: list[OnStop] = []
         self._log = get_logger(part="hooks")
 
     def before_enqueue(self, hook: BeforeEnqueue) -> BeforeEnqueue:
@@ -65,6 +68,14 @@ class Hooks:
     def on_retry(self, hook: OnRetry) -> OnRetry:
         """Call it with the error and the milliseconds until the next try."""
         return _added(self.retrying, hook)
+
+    def on_crash(self, hook: OnFailure) -> OnFailure:
+        """Call it with a `TaskFailed` when a worker died over a message that is run again, in another one."""
+        return _added(self.crashing, hook)
+
+    def on_stop(self, hook: OnStop) -> OnStop:
+        """Call it before a worker ends as it should: the last chance to send what is left."""
+        return _added(self.stopping, hook)
 
     # Any: each list holds hooks of one signature, given by its caller.
     def run(self, hooks: list[Any], *arguments: object) -> None:

@@ -59,7 +59,9 @@ class Producer:
         Raises what went wrong with an earlier batch, in which case this call was not taken.
         """
         sender = self._connections.sender(task.plan.queue)
-        message = task.message(args, kwargs, sender)
+        tracer, queue = sender.tracer, task.plan.queue
+        headers = None if tracer is None else tracer.created(queue, task.name)
+        message = task.message(args, kwargs, sender, headers=headers)
         with self._lock:
             self._refuse_when_stuck(task.plan.queue)
             buffer = self._buffers.setdefault(task.plan.queue, deque())
@@ -138,6 +140,8 @@ class Producer:
             self._unanswered.pop(queue, None)
             for _ in range(count):
                 buffer.popleft()
+            if sender.tracer is not None:
+                sender.tracer.count_sent(queue, count)
 
     def _begin(self, sender: Sender, buffer: deque[Message]) -> tuple[Exchange, int]:
         batch = [buffer[position] for position in range(min(len(buffer), self._batch))]

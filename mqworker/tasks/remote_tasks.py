@@ -38,10 +38,11 @@ class RemoteTask(Task[..., Any]):
         kwargs: Mapping[str, Any],
         sender: Sender | ModelSender,
         fresh: MessageId | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Message:
         """The call as a message, checked against what was published."""
         self._published.check(args, kwargs)
-        return super().message(args, kwargs, sender, fresh)
+        return super().message(args, kwargs, sender, fresh, headers)
 
     def planned(self, plan: CallPlan) -> RemoteTask:
         """The same task with another plan for its calls."""

@@ -63,7 +63,9 @@ class Signature(Step[R_co]):
         """One call of a graph."""
         return Leaf(self, takes_input=not self.is_immutable)
 
-    def template(self, workflow: MessageId, *, has_input: bool) -> CallTemplate:
+    def template(
+        self, workflow: MessageId, *, has_input: bool, headers: Mapping[str, str] | None = None
+    ) -> CallTemplate:
         """The call as it is kept until it is made; raises `InvalidArgument` where it cannot be a member."""
         task, plan = self.call, self.plan
         self._refuse_what_workflows_lack(has_input=has_input)
@@ -71,7 +73,8 @@ class Signature(Step[R_co]):
         # None holds the place of the input, which is not there yet.
         args = (None, *self.args) if has_input else self.args
         sender = task.connections.sender(plan.queue)
-        message = task.planned(replace(plan, extra=extra)).message(args, self.kwargs, sender)
+        planned = task.planned(replace(plan, extra=extra))
+        message = planned.message(args, self.kwargs, sender, headers=headers)
         return CallTemplate(plan.queue, message)
 
     def _refuse_what_workflows_lack(self, *, has_input: bool) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
-from mqworker.model.envelope import CallOptions, encode_call, explain
+from mqworker.model.envelope import CallOptions, encode_call, explain, with_headers
 from mqworker.model.guard import Guard, chosen_id_guard
 from mqworker.model.limits import limits_of
-from mqworker.model.message import Message
+from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
@@ -27,6 +27,9 @@ from mqworker.tasks.job import Job, ModelJob
 from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.signature import Signature
+
+if TYPE_CHECKING:
+    from mqworker.tasks.tracing.sending import SendTracer
 
 P = ParamSpec("P")
 Rest = ParamSpec("Rest")
@@ -71,7 +74,12 @@ class Task(Generic[P, R]):
         if self.plan.queue in self.connections.models:
             return self._send_to_model([(args, kwargs)])[0]
         sender = self.connections.sender(self.plan.queue)
-        stored = sender.send(self.message(args, kwargs, sender))
+        if sender.tracer is None:
+            stored = sender.send(self.message(args, kwargs, sender))
+        else:
+            with sender.tracer.sending(self.plan.queue, self.name) as sending:
+                stored = sender.send(self.message(args, kwargs, sender, headers=sending.headers))
+                sending.stored_as(stored.id)
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -87,8 +95,14 @@ class Task(Generic[P, R]):
         sender = self.connections.known_sender(self.plan.queue)
         if sender is None:  # finding the server may take a while, or start one: not on the event loop
             sender = await asyncio.to_thread(self.connections.sender, self.plan.queue)
-        message = self.message(args, kwargs, sender)
-        stored = (await self.connections.async_queue(self.plan.queue).enqueue(message))[0]
+        queue = self.connections.async_queue(self.plan.queue)
+        if sender.tracer is None:
+            stored = (await queue.enqueue(self.message(args, kwargs, sender)))[0]
+        else:
+            with sender.tracer.sending(self.plan.queue, self.name) as sending:
+                message = self.message(args, kwargs, sender, headers=sending.headers)
+                stored = (await queue.enqueue(message))[0]
+                sending.stored_as(stored.id)
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
 
     def using(
@@ -161,11 +175,14 @@ class Task(Generic[P, R]):
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := list(islice(remaining, BATCH)):
-            messages = [
-                self.message(*_arguments(call), sender, fresh)
-                for call, fresh in zip(batch, next_ids(len(batch)), strict=True)
-            ]
-            definition, stored = self.definition, sender.send_many(messages)
+            fresh, definition = next_ids(len(batch)), self.definition
+            if sender.tracer is None:
+                pairs = zip(batch, fresh, strict=True)
+                stored = sender.send_many(
+                    [self.message(*_arguments(call), sender, each) for call, each in pairs]
+                )
+            else:
+                stored = self._send_batch_traced(sender, sender.tracer, batch, fresh)
             jobs += [Job(each.id, sender, definition, is_new=each.is_new) for each in stored]
         return jobs
 
@@ -208,8 +225,12 @@ class Task(Generic[P, R]):
         kwargs: Mapping[str, Any],
         sender: Sender | ModelSender,
         fresh: MessageId | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Message:
-        """The call as a message, checked; for whoever stores it. `fresh` is an id for one that has none."""
+        """The call as a message, checked; for whoever stores it. `fresh` is an id for one that has none.
+
+        `headers` go along if there is room for them: a trace must not make a call fail.
+        """
         plan, name = self.plan, self.definition.name
         self._check(args, kwargs)
         extra = self._hooked(plan) if self._hooks.enqueueing else plan.extra
@@ -222,6 +243,9 @@ class Task(Generic[P, R]):
                 f"the arguments of {name} are {len(body):,} bytes; accepted are up to "
                 f"{sender.max_message_bytes:,} (the setting max_message_bytes)"
             )
+        if headers:
+            longer = with_headers(body, headers)
+            body = longer if len(longer) <= sender.max_message_bytes else body
         max_crashes = sender.max_crashes if plan.max_crashes == AS_SET else plan.max_crashes
         guard = None if self._is_plain else self._guard(args, kwargs)
         limits = self._limits(args, kwargs) if self._is_limited else None
@@ -259,9 +283,36 @@ class Task(Generic[P, R]):
         sender = self.connections.model_sender(self.plan.queue)
         assert sender is not None  # noqa: S101 - the caller has looked
         check_call(self.name, self.plan, self.definition.options, sender.model)
-        messages = [self.message(args, kwargs, sender) for args, kwargs in calls]
-        ids = sender.send(messages, self.plan.connection)
+        tracer = self.connections.tracer
+        if tracer is None:
+            messages = [self.message(args, kwargs, sender) for args, kwargs in calls]
+            ids = sender.send(messages, self.plan.connection)
+        else:
+            count = None if len(calls) == 1 else len(calls)
+            with tracer.sending(self.plan.queue, self.name, count=count) as sending:
+                messages = [self.message(*each, sender, headers=sending.headers) for each in calls]
+                ids = sender.send(messages, self.plan.connection)
         return [ModelJob(each, sender, is_new=True) for each in ids]
+
+    def _send_batch_traced(
+        self,
+        sender: Sender,
+        tracer: SendTracer,
+        batch: Sequence[Sequence[Any] | Mapping[str, Any]],
+        fresh: Sequence[MessageId],
+    ) -> list[Enqueued]:
+        queue = self.plan.queue
+        with tracer.sending(queue, self.name, count=len(batch)) as sending:
+            messages = [
+                self.message(
+                    *_arguments(call),
+                    sender,
+                    each,
+                    tracer.created(queue, self.name, each) if tracer.creates else sending.headers,
+                )
+                for call, each in zip(batch, fresh, strict=True)
+            ]
+            return sender.send_many(messages)
 
     def _send_many_to_model(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
         jobs: list[Job[R]] = []

@@ -45,6 +45,8 @@ CONFINED = {
     "valkey": ("mqworker/store/",),
     "fakeredis": ("mqworker/testing/",),
     "multiprocessing": ("mqworker/actors/mailbox.py", "mqworker/supervisor/"),
+    "opentelemetry": ("mqworker/tasks/tracing/", "mqworker/actors/exporter/otlp"),
+    "sentry_sdk": ("mqworker/contrib/sentry.py",),
     "grpc": ("services/mqworker_services/gateways/gomq/",),
     "pyspark": ("services/mqworker_services/pipeline/",),
     "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py"),
@@ -149,6 +151,7 @@ def _may_import(place: str) -> set[str]:
         "model": {"model", "errors"},
         # The public face of what gateways use of the actors.
         "gateway": {*LAYERS[: LAYERS.index("actors") + 1], *SHARED},
+        "contrib": {"", *LAYERS[: LAYERS.index("actors")], *SHARED},
         "testing": {"testing", *LAYERS[: LAYERS.index("actors")], *SHARED},
         "events": {*LAYERS[: LAYERS.index("actors")], *SHARED},
         "__main__": {"cli"},

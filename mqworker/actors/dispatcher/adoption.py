@@ -95,6 +95,7 @@ class Predecessor:
         """False for the first dispatcher of a node."""
         self._awaited = set(workers)
         self._begun = list(begun)
+        self._logs = [each.log for each in self._begun]
         self._began_at_ms: int | None = None
         self._look_at_ms = 0
 
@@ -108,8 +109,14 @@ class Predecessor:
         return worker in self._awaited
 
     def note_heard(self, worker: str) -> None:
-        """It said what it holds, or it is dead."""
+        """It said what it holds."""
         self._awaited.discard(worker)
+
+    def note_dead(self, worker: str, begun: Begun) -> None:
+        """It died; if it never said what it held, it may have begun more of it since we looked first."""
+        if worker in self._awaited:
+            self._logs.append(begun.log)
+            self._awaited.discard(worker)
 
     def turn(self, now_ms: int) -> Iterator[str]:
         """Those that have not spoken, and whose slots are to be looked at now."""
@@ -126,7 +133,14 @@ class Predecessor:
         key = (mark_of(queue), fence)
         return next((len(begun.running) for begun in self._begun if key in begun.running), 0)
 
+    def began_at_ms(self, queue: str, fence: int) -> int | None:
+        """When it began in such a worker (ms since 1970), where runs are traced."""
+        key = (mark_of(queue), fence)
+        return next((log[key] for log in self._logs if key in log), None)
 
+
+NoteStrayRun = Callable[[str, bytes, Settlement, str, int], None]
+"""Told the queue, the record, what becomes of it, why, and when it began."""
 ENDED_TOGETHER = "its worker ended together with the dispatcher"
 _CANCEL_WISH = b"X"  # what request_cancel.lua leaves in the results
 
@@ -148,8 +162,13 @@ class Adoption:
         suspend: Callable[[DispatchedQueue, MqworkerError, int], None],
         cancel: Callable[[bytes], None],
         log: Logger,
+        note_stray_run: NoteStrayRun | None = None,
     ) -> None:
-        """`suspend` is told of a queue whose server is in trouble, `cancel` of messages that are to stop."""
+        """`suspend` is told of a queue whose server is in trouble, `cancel` of messages that are to stop.
+
+        `note_stray_run` is told of what ran in a worker that ended together with the dispatcher before us.
+        """
+        self._note_stray_run = note_stray_run
         self._predecessor = predecessor
         self._store = store
         self._queues = queues
@@ -179,8 +198,13 @@ class Adoption:
         return self._predecessor.awaits(worker)
 
     def note_heard(self, worker: str) -> None:
-        """It speaks, or it is dead."""
+        """It speaks."""
         self._predecessor.note_heard(worker)
+        self._unjudged.pop(worker, None)
+
+    def note_dead(self, worker: str, begun: Begun) -> None:
+        """It is dead; its slot says what it had begun."""
+        self._predecessor.note_dead(worker, begun)
         self._unjudged.pop(worker, None)
 
     def welcome(self, worker: WorkerState, held: Sequence[Held]) -> list[Post]:
@@ -210,7 +234,11 @@ class Adoption:
     def stray_settlement(self, queue: DispatchedQueue, fence: int, record: bytes) -> Settlement:
         """On a delivery that the server counts among ours and nobody holds."""
         accused = self._predecessor.accused_with(queue.name, fence)
-        return settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
+        settlement = settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
+        began_at_ms = self._predecessor.began_at_ms(queue.name, fence)
+        if began_at_ms is not None and self._note_stray_run is not None:
+            self._note_stray_run(queue.name, record, settlement, ENDED_TOGETHER, began_at_ms)
+        return settlement
 
     def _adopt(
         self, worker: WorkerState, held: Sequence[Held], records: dict[tuple[str, int], bytes | None]

@@ -47,6 +47,7 @@ from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
 from mqworker.actors.dispatcher.run_times import RunTimes
 from mqworker.actors.dispatcher.strikes import StrikeWatch
+from mqworker.actors.dispatcher.telemetry import Telemetry
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -83,6 +84,7 @@ from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options
 from mqworker.log import Logger
+from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName
 from mqworker.store.link.subscription import ADDED
 from mqworker.store.store import Store
@@ -111,9 +113,12 @@ class Dispatcher:
         figures: FiguresBook | None = None,
         strikes: StrikeWatch | None = None,
         accidents: AccidentLog | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        """`telemetry` is None while tracing is off."""
         self._accidents = accidents
         self._queues = queues
+        self._telemetry = telemetry
         self._foreign_queues = foreign_queues
         self._slots = slots
         self._workers = Workers()
@@ -139,6 +144,7 @@ class Dispatcher:
             suspend=self._claiming.suspend,
             cancel=lambda message: self._stop(Stop(message, is_kill=False)),
             log=log,
+            note_stray_run=None if telemetry is None else telemetry.note_stray,
         )
         self._reconciliation = Reconciliation(
             store,
@@ -169,6 +175,8 @@ class Dispatcher:
         match mail:
             case DeliveriesFinished():
                 self._finish(mail, self._workers[sender], now_ms)
+                # Before the report is accepted: should we die in between, it is repeated, and this with it.
+                return () if self._telemetry is None else self._telemetry.reported(mail.telemetry)
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._workers[sender], queue, fences, now_ms)
             case DeliveriesListed():
@@ -191,9 +199,16 @@ class Dispatcher:
                 self._workers.keep(are_kept=are_kept)
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
-            case RunsCounted(figures):
-                self._count(figures, now_ms)
+            case _:
+                self._note_figures(mail, now_ms)
         return ()
+
+    def _note_figures(self, mail: Mail, now_ms: int) -> None:
+        """What workers counted, and how much the exporter can take."""
+        if isinstance(mail, RunsCounted):
+            self._count(mail.figures, now_ms)
+        elif self._telemetry is not None:
+            self._telemetry.hear(mail)
 
     # Time
 
@@ -264,6 +279,7 @@ class Dispatcher:
             "lost_leases": sum(queue.lost_leases for queue in self._queues),
             **self._care.facts(),
             **({} if self._figures is None else self._figures.facts()),
+            **({} if self._telemetry is None else {"telemetry_dropped": self._telemetry.dropped}),
         }
 
     # Hear
@@ -413,12 +429,13 @@ class Dispatcher:
             self._to_stop += self._reconciliation.turn(self._queues, now_ms)
 
     def _lose(self, worker: str, now_ms: int) -> None:
-        self._adoption.note_heard(worker)
         # Now, with what its slot says: a new worker of this name may write there in a moment.
+        begun = self._slots.begun(slot_of(worker))
+        self._adoption.note_dead(worker, begun)
         state = self._workers.leave(worker)
         if state is not None:
             self._early_starts.close(state)
-            self._lost.add(state, self._slots.begun(slot_of(worker)), now_ms)
+            self._lost.add(state, begun, now_ms)
 
     def _settle_for_the_lost(self, now_ms: int) -> list[Post]:
         for lost in self._lost.take_dead(self._workers, now_ms):
@@ -427,13 +444,16 @@ class Dispatcher:
             except STORE_TROUBLE:
                 self._lost.put_back(lost)
                 continue
-            self._settle_flights_of(lost)
+            self._settle_flights_of(lost, now_ms)
         # While a worker with a broken pipe lives, nobody else may have what it runs.
         unreachable = self._lost.take_unreachable(now_ms)
-        return [Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable]
+        lost_runs = [] if self._telemetry is None else self._telemetry.take_lost()
+        return [*lost_runs, *(Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable)]
 
-    def _settle_flights_of(self, lost: LostWorker) -> None:
+    def _settle_flights_of(self, lost: LostWorker, now_ms: int) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
+        if self._telemetry is not None:
+            self._telemetry.note_lost(lost, settlements_by_queue, now_ms)
         self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
         if self._figures is not None:
             self._figures.note_crashes(settlements_by_queue, self._turned_at_ms)
@@ -492,6 +512,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         ),
         strikes=StrikeWatch(store, start.settings.namespace),
         accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),
+        telemetry=None if start.settings.otel == "off" else Telemetry(SystemClock().now_ms),
     )
     exit_code = run_dispatcher(dispatcher, control, start, store)
     foreign_queues.close()

@@ -21,10 +21,11 @@ from mqworker.actors.mail import DeliveryBuried
 from mqworker.actors.run_slot import Begun, Key, mark_of
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
-from mqworker.model.crash_limit import after_crash
+from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After
 from mqworker.model.record import decode_record, task_of
+from mqworker.model.run_span import WORKER_CRASHED
 from mqworker.model.settlement import (
     UNKNOWN_TASK,
     Bury,
@@ -273,14 +274,22 @@ class CrashReports:
         cause: str,
     ) -> None:
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, "queue": queue}
-        if not isinstance(settlement, Bury):
+        if isinstance(settlement, Bury):
+            reason, failure = settlement.reason, settlement.failure
+            self._log.error(event, **facts, worker=worker.name, cause=cause, reason=reason)
+        else:
+            reason = "timed out" if isinstance(settlement, RetryAt) else CRASHED
+            failure = Failure(WORKER_CRASHED, f"its worker died: {cause}")
             self._log.warning(event, **facts, worker=worker.name, cause=cause)
-            return
-        self._log.error(event, **facts, worker=worker.name, cause=cause, reason=settlement.reason)
         flight = worker.flights.get((queue, delivery.fence))
-        if flight is not None and settlement.failure is not None and len(self._untold) < _MOST_UNTOLD:
-            failure = settlement.failure
+        if flight is not None and failure is not None and len(self._untold) < _MOST_UNTOLD:
             mail = DeliveryBuried(
-                queue, delivery.fence, flight.record, settlement.reason, failure.error, failure.message
+                queue,
+                delivery.fence,
+                flight.record,
+                reason,
+                failure.error,
+                failure.message,
+                is_buried=isinstance(settlement, Bury),
             )
             self._untold.append((delivery.task, mail))

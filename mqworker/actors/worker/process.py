@@ -24,6 +24,7 @@ from mqworker.actors.worker.worker import Worker
 from mqworker.log import add_processors, capture_standard_logging
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
+from mqworker.model.trace_context import Sampling
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
 from mqworker.settings import Settings
@@ -39,6 +40,8 @@ from mqworker.tasks.running.job_log import JobLogs
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
+from mqworker.tasks.tracing.runs import RunTracer
+from mqworker.tasks.tracing.traced_runner import TracedTaskRunner
 
 
 def main(control: Mailbox, start: ChildStart) -> int:
@@ -52,10 +55,13 @@ def main(control: Mailbox, start: ChildStart) -> int:
         logs = JobLogs(lambda queue: app.connections.beside(queue_name(queue)), clock, settings.job_log_lines)
         add_processors(logs.watch)
     index, quarantine = int(start.name.partition(":")[2]), quarantine_of(start)
+    slots = RunSlots(start.slots_path)
+    tracer = None if settings.otel == "off" else open_tracer(app, start, slots, index)
+    make_runner = TaskRunner if tracer is None else partial(TracedTaskRunner, tracer)
     worker = Worker(
         start.name,
         index,
-        TaskRunner(
+        make_runner(
             app.registry,
             worker=start.name,
             node=start.node,
@@ -72,7 +78,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             ),
         ),
         readiness(app, settings),
-        slots=RunSlots(start.slots_path),
+        slots=slots,
         early_start=EarlyStart(
             index, Tickets(start.slots_path), lambda: open_store(start), logger_of(start), quarantine
         ),
@@ -80,6 +86,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             lambda queue: WorkQueueCalls(queue, queue_options(settings)),
             {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
             frozenset(app.connections.models),
+            None if tracer is None else tracer.take,
         ),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
         announcements=(
@@ -97,8 +104,28 @@ def main(control: Mailbox, start: ChildStart) -> int:
     worker.share_mail(loop)
     worker.interrupt_by_signal()
     loop.run()
+    app.hooks.run(app.hooks.stopping)
     worker.close()
     return 0
+
+
+def open_tracer(app: App, start: ChildStart, slots: RunSlots, index: int) -> RunTracer:
+    """Trace what this worker runs and what its tasks send, and collect what the application records."""
+    from mqworker.tasks.tracing.application_spans import activate, collect_application_spans  # noqa: PLC0415
+    from mqworker.tasks.tracing.sending import SendTracer  # noqa: PLC0415 - only where tracing is on
+
+    settings = start.settings
+    tracer = RunTracer(
+        Sampling(settings.otel_share),
+        "parent" if settings.otel == "parent" else "link",
+        worker=start.name,
+        node=start.node,
+        activate=activate,
+        note_start=slots.run_log(index).note,
+    )
+    collect_application_spans(tracer.note_application_span)
+    app.connections.tracer = SendTracer(tracer.note_sent, creates=settings.otel_create == "yes")
+    return tracer
 
 
 def check_import(control: Mailbox, start: ChildStart) -> int:

@@ -35,12 +35,15 @@ class Report:
         calls_of: Callable[[QueueName], WorkQueueCalls],
         result_ms_by_task: Mapping[str, int],
         other_models: Collection[str] = (),
+        telemetry: Callable[[str, Sequence[Settlement]], list[Any]] | None = None,
     ) -> None:
         """For how long results are kept: those of a task that keeps none, as long as any (workflows ask so).
 
         `other_models` are queues that are no work queues: settlements in them are reported as they are.
+        `telemetry` gives what goes along with the report on some deliveries of a queue.
         """
         self._other_models = other_models
+        self._telemetry = telemetry
         self._calls_of = calls_of
         self._result_ms_by_task = result_ms_by_task
         self._longest_ms = max(result_ms_by_task.values(), default=0)
@@ -125,6 +128,7 @@ class Report:
             self._arguments(queue, settlements),
             run_ms_by_task,
             self._number,
+            [] if self._telemetry is None else self._telemetry(queue, settlements),
         )
         self._unaccepted[self._number] = mail, settlements
         return mail

@@ -166,7 +166,7 @@ class Worker:
                 self._is_draining = True
                 self._is_ordered_out = self._is_ordered_out or sender == SUPERVISOR
             case StrikesSet(strikes):
-                self._runner.strikes = tuple(map(strike_of, strikes))
+                self._runner.strike([strike_of(each) for each in strikes])
         return ()
 
     def turn(self, now_ms: int) -> Iterator[Post]:
@@ -347,7 +347,8 @@ class Worker:
         buried, self._buried = self._buried, []
         for mail in buried:
             with suppress(InvalidMessage):
-                self._runner.tell_buried(decode_record(mail.record, mail.fence), mail.queue, _failed(mail))
+                tell = self._runner.tell_buried if mail.is_buried else self._runner.tell_crashed
+                tell(decode_record(mail.record, mail.fence), mail.queue, _failed(mail))
 
     def _leaving(self, now_ms: int) -> Sequence[Post]:
         if self._has_announced_leaving:

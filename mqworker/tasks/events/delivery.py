@@ -15,6 +15,7 @@ from typing import Any, cast
 from mqworker.errors import InvalidArgument, InvalidMessage, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
 from mqworker.model.call_template import CallTemplate, template_of
+from mqworker.model.envelope import with_headers
 from mqworker.model.guard import chosen_id_guard
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
@@ -43,13 +44,21 @@ QueueOf = Callable[[QueueName], WorkQueue]
 OnProblem = Callable[[str], object]
 
 
-def copies_of(event: MessageId, payload: bytes, calls: Calls, on_problem: OnProblem) -> Copies:
+def copies_of(
+    event: MessageId,
+    payload: bytes,
+    calls: Calls,
+    on_problem: OnProblem,
+    headers: Mapping[str, str] | None = None,
+) -> Copies:
     """The copy of each subscriber; one whose call cannot be read has none, and is a problem."""
     copies: Copies = []
     for subscriber, text in calls.items():
         try:
             template, message = _template(text), copy_id(event, subscriber)
             copy = template.called(message, chosen_id_guard(message), payload)
+            if headers:
+                copy.body = with_headers(copy.body, headers)
         except (InvalidMessage, InvalidArgument) as error:
             on_problem(f"{subscriber}: {error}")
         else:

@@ -7,7 +7,7 @@ for each queue. Whatever happens after the script, a broker finishes it (event_d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from mqworker.errors import InvalidArgument, QueueFull, StoreFull, StoreRefused, StoreUnavailable
@@ -56,7 +56,7 @@ class EventPublisher:
         if name not in self._known:
             make_known(self._connections, name)
             self._known.add(name)
-        return self._publish(EventKeys.of(self._connections.namespace, name), packed, keep, ttl_ms)
+        return self._publish(name, packed, keep, ttl_ms)
 
     async def apublish(
         self, topic: str, payload: Value, *, keep: int = DEFAULT_KEEP, ttl: Seconds | None = None
@@ -64,19 +64,31 @@ class EventPublisher:
         """`publish` for asyncio, beside the event loop: it may speak to several servers of a cluster."""
         return await asyncio.to_thread(self.publish, topic, payload, keep=keep, ttl=ttl)
 
-    def _publish(self, keys: EventKeys, packed: bytes, keep: int, ttl_ms: int) -> MessageId:
+    def _publish(self, topic: TopicName, packed: bytes, keep: int, ttl_ms: int) -> MessageId:
         event, store = next_id(), self._connections.store
+        keys = EventKeys.of(self._connections.namespace, topic)
         call: Call[Calls] = Call(
             script("publish_event"), keys.shared, (event, packed, keep, ttl_ms), named_calls
         )
-        calls = store.run(call)
+        tracer = self._connections.tracer
+        if tracer is None:
+            self._take_to_subscribers(keys, event, packed, store.run(call), {})
+        else:
+            with tracer.sending(topic) as sending:
+                sending.stored_as(event)
+                self._take_to_subscribers(keys, event, packed, store.run(call), sending.headers)
+        return event
+
+    def _take_to_subscribers(
+        self, keys: EventKeys, event: MessageId, packed: bytes, calls: Calls, headers: Mapping[str, str]
+    ) -> None:
+        store = self._connections.store
         if calls:
             with suppress(QueueFull, StoreFull, StoreRefused, StoreUnavailable):
                 problems: list[str] = []
-                copies = copies_of(event, packed, calls, problems.append)
+                copies = copies_of(event, packed, calls, problems.append, headers)
                 enqueue_copies(copies, lambda queue: self._connections.sender(queue).work)
                 clear_events(store, keys, [] if problems else [event])  # the broker reports problems
-        return event
 
 
 def make_known(connections: Connections, topic: TopicName) -> None:

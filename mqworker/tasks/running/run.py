@@ -11,7 +11,7 @@ import asyncio
 import random
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from types import FrameType
@@ -40,7 +40,7 @@ from mqworker.model.strike import ERROR as STRIKE_ERROR
 from mqworker.model.strike import STRUCK, Strike
 from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
 from mqworker.model.value_problem import problem_with
-from mqworker.tasks.context import Context, TaskLink, current
+from mqworker.tasks.context import Context, TaskLink, current, trace_facts
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.registry import Registry, TaskDefinition
 from mqworker.tasks.running.failure import failure_of, settle_failure
@@ -98,7 +98,7 @@ class TaskRunner:
         self._interruptible: Context | None = None
         """Whose task is under way in the main thread, so that a signal may raise in it."""
         self._log = get_logger(part="tasks", worker=worker).without_repetition()
-        self.strikes: tuple[Strike, ...] = ()
+        self._strikes: tuple[Strike, ...] = ()
         """Calls that are not to be run."""
         self.unpermitted = 0
         """How many deliveries came to their start after their permit had ended."""
@@ -118,7 +118,7 @@ class TaskRunner:
             return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
-        if self.strikes and (strike := self._strike(task, delivery, envelope)) is not None:
+        if self._strikes and (strike := self._strike(task, delivery, envelope)) is not None:
             return self._struck(delivery, strike)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
@@ -158,7 +158,7 @@ class TaskRunner:
             return self._undecodable(delivery, queue, error)
         if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
             return self._unpermitted(delivery)
-        if self.strikes and (strike := self._strike(task, delivery, envelope)) is not None:
+        if self._strikes and (strike := self._strike(task, delivery, envelope)) is not None:
             return self._struck(delivery, strike)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
@@ -190,6 +190,10 @@ class TaskRunner:
         prepared = self._prepared.get(task) or self._prepare(task)
         return None if prepared is None else prepared.hard_timeout_ms
 
+    def strike(self, strikes: Iterable[Strike]) -> None:
+        """Calls that are not to be run from now on; those of before are forgotten."""
+        self._strikes = tuple(strikes)
+
     def cancel(self, message: MessageId) -> bool:
         """Let the task that runs this message see that it is to stop; False when it does not run here."""
         contexts = [each for each in list(self._running) if each.id == message]
@@ -218,6 +222,10 @@ class TaskRunner:
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""
         self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
+
+    def tell_crashed(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
+        """Call the hooks for a message that is run again after its worker died."""
+        self._hooks.run(self._hooks.crashing, Context(delivery, queue, link=self._link), error)
 
     def interrupt_if_cancelled(self) -> None:
         """Raise `TaskCancelled`, once, if the task that runs in this thread was asked to stop.
@@ -288,7 +296,7 @@ class TaskRunner:
     ) -> Settlement:
         policy = task.definition.options.retry
         settlement = settle_failure(policy, delivery, context, error, run=run, chance=self._chance)
-        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
+        facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, **trace_facts()}
         match settlement:
             case RetryAt(due=After(ms), failure=Failure() as failure):
                 self._log.warning("delivery_retried", **facts, **_told(failure), in_ms=ms, exc_info=error)
@@ -312,7 +320,7 @@ class TaskRunner:
         return Release(delivery)
 
     def _strike(self, task: PreparedTask, delivery: Delivery, envelope: Envelope) -> Strike | None:
-        meant = [strike for strike in self.strikes if strike.means(delivery.task)]
+        meant = [strike for strike in self._strikes if strike.means(delivery.task)]
         if not meant:
             return None
         args, named = envelope.args, task.definition.binding.by_name(envelope.args, envelope.kwargs)

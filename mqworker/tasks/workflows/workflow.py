@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, overload
 
 from mqworker.errors import InvalidArgument
-from mqworker.model.names import MessageId, shown
+from mqworker.model.names import MessageId, QueueName, shown
 from mqworker.model.workflow_graph import Graph, Parallel, Part, Series, lay_out
 from mqworker.queues.work.keys import workflow_key, workflows_key
 from mqworker.tasks.connections import Connections
@@ -56,16 +56,13 @@ class Workflow(Step[R_co]):
         graph = lay_out(self.shape)
         connections = _connections_of(graph)
         workflow = next_id()
-        fields = graph.fields() | {"kept_ms": str(kept_ms)} | dict(_calls(graph, workflow))
         first = next((node.call.plan.queue for node in graph.calls.values()), DEFAULT_QUEUE)
-        _store(connections, workflow, fields)
-        _list(connections, workflow)
-        sender = connections.sender(first)
-        sender.register()
-        keys = sender.work.calls.keys
-        # Storing the start twice is storing it once: each call of the workflow has an id of its own.
-        start = ("HSET", keys.named("outbox"), f"{workflow}~start", "")
-        sender.work.store.send([start, ("SPUBLISH", keys.calls_for_broker, "outbox")], keys.meta)
+        if connections.tracer is None:
+            _start(connections, workflow, graph, kept_ms=kept_ms, first=first)
+        else:
+            count = len(graph.calls)
+            with connections.tracer.sending(first, count=count, workflow=workflow) as sending:
+                _start(connections, workflow, graph, kept_ms=kept_ms, first=first, headers=sending.headers)
         plan = plan_of_graph(graph)
         return WorkflowJob(workflow, connections, lambda: plan)
 
@@ -154,10 +151,34 @@ def _connections_of(graph: Graph[Signature[Any]]) -> Connections:
     )
 
 
-def _calls(graph: Graph[Signature[Any]], workflow: MessageId) -> Iterator[tuple[str, str]]:
+def _start(
+    connections: Connections,
+    workflow: MessageId,
+    graph: Graph[Signature[Any]],
+    *,
+    kept_ms: int,
+    first: QueueName,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Lay down the plan, and say that it may begin; each call carries these headers."""
+    fields = graph.fields() | {"kept_ms": str(kept_ms)} | dict(_calls(graph, workflow, headers))
+    _store(connections, workflow, fields)
+    _list(connections, workflow)
+    sender = connections.sender(first)
+    sender.register()
+    keys = sender.work.calls.keys
+    # Storing the start twice is storing it once: each call of the workflow has an id of its own.
+    start = ("HSET", keys.named("outbox"), f"{workflow}~start", "")
+    sender.work.store.send([start, ("SPUBLISH", keys.calls_for_broker, "outbox")], keys.meta)
+
+
+def _calls(
+    graph: Graph[Signature[Any]], workflow: MessageId, headers: Mapping[str, str] | None
+) -> Iterator[tuple[str, str]]:
     """The calls as they are kept: a template each, with the node that its input comes from."""
     for node, call in graph.calls.items():
-        template = call.call.template(workflow, has_input=call.input_from is not None)
+        has_input = call.input_from is not None
+        template = call.call.template(workflow, has_input=has_input, headers=headers)
         yield f"t{node}", json.dumps(template.as_fields() | {"input_from": call.input_from})
 
 

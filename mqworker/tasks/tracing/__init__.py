@@ -1,0 +1,1 @@
+"""Tracing: spans of what is sent and of what is run, by OpenTelemetry."""
