@@ -27,6 +27,16 @@ from mqworker.tasks.plain_types import check_plain
 from mqworker.tasks.registry import Registry, TaskDefinition
 
 VERSION = 1
+_KIND_BY_NAME = {
+    kind.name: kind
+    for kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.KEYWORD_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+}
 MOST_TASKS = 2_000
 """Of one app: the others can be called by name all the same, unchecked."""
 _LIMITS = JsonLimits(most_bytes=16 * 1024 * 1024, deepest=12, most_nodes=1_000_000)
@@ -219,7 +229,7 @@ def _as_parameter(fields: Mapping[str, Any]) -> inspect.Parameter:
         inspect.Parameter.empty if fields.get("required", True) else fields.get("default", NOT_PUBLISHED)
     )
     annotation = str(fields["type"]) if "type" in fields else inspect.Parameter.empty
-    kind = inspect._ParameterKind[fields["kind"]]  # noqa: SLF001 - the enum of its five constants
+    kind = _KIND_BY_NAME[fields["kind"]]
     return inspect.Parameter(fields["name"], kind, default=default, annotation=annotation)
 
 

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mqworker.errors import StoreUnavailable
-from mqworker.model.view import SystemView
 from mqworker.operate.gateway_figures import gateway_views
 from mqworker.operate.limits import read_limits
 from mqworker.operate.models import read_models
+from mqworker.operate.picture import SystemView
 from mqworker.operate.schedules import read_schedule, read_schedules
 from mqworker.operate.workflows import read_workflow, read_workflows, workflow_summary
 from mqworker.queues.work.accidents import read_accidents
