@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 
 from mqworker.cli.dead_causes import act_on_cause, causes_command, who
 from mqworker.cli.job import echo_facts, record_lines
-from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import RSMQ, ModelQueue
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
@@ -18,7 +19,7 @@ from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId, message_id
 from mqworker.operate.actions import Request, act
-from mqworker.operate.body import body_lines
+from mqworker.operate.body import body_lines, masked_arguments
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
 from mqworker.queues.work.queue import WorkQueue
@@ -54,8 +55,9 @@ def dead_command(context: click.Context, redis_url: str | None) -> None:
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many of each queue."
 )
+@JSON
 @click.pass_obj
-def list_some(target: Target, queue: str | None, limit: int) -> None:
+def list_some(target: Target, queue: str | None, limit: int, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """List dead letters, the newest first."""
     with target.open() as server:
         now_ms = server.now_ms()
@@ -65,6 +67,10 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
             total += count
             newest = each.letters(max(0, count - limit), limit) if count else []
             letters += [(each.name, letter) for letter in reversed(newest)]
+    if is_json:
+        found = [_document(name, letter, is_args=False) for name, letter in letters]
+        click.echo(json.dumps({"letters": found, "total": total}))
+        return
     if not letters:
         click.echo("no dead letters")
         return
@@ -78,12 +84,16 @@ def list_some(target: Target, queue: str | None, limit: int) -> None:
 @click.argument("id_", metavar="ID")
 @QUEUE
 @click.option("--args", "is_args", is_flag=True, help="Show the arguments too; secrets are masked by name.")
+@JSON
 @click.pass_obj
-def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
+def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json: bool) -> None:
     """Show why one was given up, with the traceback."""
     with target.open() as server:
         source, letter = _find(server, id_, queue)
         now_ms = server.now_ms()
+    if is_json:
+        click.echo(json.dumps(_document(source.name, letter, is_args=is_args)))
+        return
     since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
     lines = [
         ("id", letter.id),
@@ -179,6 +189,23 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
         safe(letter.reason, longest=20),
         Cell(safe(text), is_dim=True),
     ]
+
+
+# Any: what JSON can hold.
+def _document(queue: str, letter: DeadLetter, *, is_args: bool) -> dict[str, Any]:
+    message = letter.message
+    return {
+        "id": letter.id,
+        "queue": queue,
+        "task": None if message is None else message.task,
+        "buried_at_ms": letter.buried_at_ms,
+        "reason": letter.reason,
+        "error": letter.error,
+        "error_message": masked_text(letter.error_message),
+        "traceback": masked_text(letter.traceback),
+        "evidence": letter.evidence,
+        "arguments": masked_arguments(message) if is_args and message is not None else None,
+    }
 
 
 def _needed(queue: str | None) -> str:

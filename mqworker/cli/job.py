@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import click
 
 from mqworker.cli.job_list import list_command
-from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
+from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
 from mqworker.errors import InvalidMessage, MqworkerError
 from mqworker.model.clock import SystemClock
@@ -16,6 +17,8 @@ from mqworker.model.event import ENQUEUED
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import unpack
 from mqworker.operate.body import body_lines, shown_value
+from mqworker.operate.documents import job_document
+from mqworker.operate.job_view import read_job
 from mqworker.operate.reasons import reasons
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
@@ -46,9 +49,14 @@ job_command.add_command(list_command)
 @ID
 @QUEUE
 @click.option("--args", "is_args", is_flag=True, help="Show the arguments too; secrets are masked by name.")
+@JSON
 @click.pass_obj
-def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
+def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json: bool) -> None:
     """Show what is known of a message."""
+    if is_json:
+        with target.open() as server:
+            click.echo(json.dumps(job_document(read_job(server, id_, queue), has_arguments=is_args)))
+        return
     with target.open() as server:
         work, found = server.find(id_, queue)
         now_ms = server.now_ms()
@@ -69,14 +77,18 @@ def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  #
 @job_command.command()
 @ID
 @QUEUE
+@JSON
 @click.pass_obj
-def explain(target: Target, id_: str, queue: str | None) -> None:
+def explain(target: Target, id_: str, queue: str | None, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Say why a message is not running."""
     with target.open() as server:
         found = server.find(id_, queue)[1]
         view = read_system(server.store, server.settings.namespace)
     queue_view = next(each for each in view.queues if each.name == found.queue)
     answer, *further = reasons(found, queue_view, view)
+    if is_json:
+        click.echo(json.dumps({"id": found.id, "queue": found.queue, "explanation": [answer, *further]}))
+        return
     click.echo(f"{found.id}: {answer}")
     for sentence in further:
         click.echo(f"  {sentence}")

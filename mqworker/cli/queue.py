@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import click
 
-from mqworker.cli.server import REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import ModelQueue
 from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
 from mqworker.cli.text import NOTHING, counted, duration, moment, rate, safe
 from mqworker.model.view import QueueView, SystemView
+from mqworker.operate.status_document import queue_document
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.throughput import Waits, recent_waits
 
@@ -26,27 +30,38 @@ def queue_command(context: click.Context, redis_url: str | None) -> None:
 
 
 @queue_command.command("list")
+@JSON
 @click.pass_obj
-def list_all(target: Target) -> None:
+def list_all(target: Target, is_json: bool) -> None:  # noqa: FBT001 - how click passes a flag
     """Show all queues."""
     with target.open() as server:
         view = read_system(server.store, server.settings.namespace)
+    if is_json:
+        click.echo(json.dumps({"queues": [queue_document(each) for each in view.queues]}))
+        return
     click.echo("\n".join(queue_lines(view, terminal_width())))
 
 
 @queue_command.command()
 @NAME
+@JSON
 @click.pass_obj
-def show(target: Target, name: str) -> None:
+def show(target: Target, name: str, is_json: bool) -> None:  # noqa: FBT001 - how click passes a flag
     """Show everything about one queue."""
     with target.open() as server:
         others = server.model_queues()
         if name in others and name not in server.queue_names():
-            _echo(_model_facts(others[name]))
+            if is_json:
+                click.echo(json.dumps(_model_document(others[name])))
+            else:
+                _echo(_model_facts(others[name]))
             return
         waits = recent_waits(server.queue(name))
         view = read_system(server.store, server.settings.namespace)
     queue = next(each for each in view.queues if each.name == name)
+    if is_json:
+        click.echo(json.dumps({**queue_document(queue), "waits": None if waits is None else asdict(waits)}))
+        return
     _echo([*_facts(queue, view), ("p95", _waited(waits))])
 
 
@@ -114,6 +129,11 @@ def _model_facts(queue: ModelQueue) -> list[tuple[str, str]]:
         ("messages", queue.counts or "not counted yet"),
         *(("consumed by", node) for node in queue.nodes),
     ]
+
+
+def _model_document(queue: ModelQueue) -> dict[str, object]:
+    nodes = {node: dict(facts) for node, facts in queue.facts_by_node.items()}
+    return {"name": queue.name, "model": queue.title, "nodes": nodes}
 
 
 def _waiting(server: Server, name: str) -> str:

@@ -64,7 +64,7 @@ def test_an_error_becomes_one_sentence_and_its_exit_code(
     result = CliRunner().invoke(mqworker, ["fail"])
 
     assert result.exit_code == exit_code == exit_code_of(error)
-    assert (result.stdout, result.stderr) == ("", f"mqworker: {error}\n")
+    assert (result.stdout, result.stderr) == ("", f"mqworker: {error} [{errors.code_of(type(error))}]\n")
 
 
 def test_a_setting_that_does_not_fit_is_reported_before_anything_starts(
