@@ -238,6 +238,17 @@ class CommandGroup(click.Group):
             ctx.exit(exit_code_of(error))
 
 
+class _ColorOption(click.Option):
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Whatever the variable holds is a yes, as no-color.org asks; empty is as if it were not there."""
+        return "yes" if super().resolve_envvar_value(ctx) else None
+
+
+def _without_color(context: click.Context, _: click.Parameter, value: object) -> None:
+    if value:
+        context.color = False
+
+
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -245,6 +256,15 @@ class CommandGroup(click.Group):
     "Without redis_url, an embedded server is started and keeps its data in .mqworker/. "
     "`mqworker COMMAND --help` explains a command, `mqworker explain CODE` an error.",
     params=[remembering("redis_url"), remembering("is_json")],
+)
+@click.option(
+    "--no-color",
+    cls=_ColorOption,
+    is_flag=True,
+    envvar="NO_COLOR",
+    expose_value=False,
+    callback=_without_color,
+    help="Plain text on a terminal, too; as the variable NO_COLOR.",
 )
 @click.version_option(__version__, "-V", "--version", message="mqworker %(version)s")
 def mqworker() -> None:

@@ -138,7 +138,9 @@ def _as_json(seen: SystemView | Outage) -> str:
 
 def _as_screen(seen: SystemView | Outage) -> str:
     width = terminal_width()
-    return "\n".join(outage_screen(seen, width) if isinstance(seen, Outage) else screen(seen, width))
+    text = "\n".join(outage_screen(seen, width) if isinstance(seen, Outage) else screen(seen, width))
+    # Here and not by `echo`: a screen that is drawn over is written with controls that must stay.
+    return click.unstyle(text) if click.get_current_context().color is False else text
 
 
 def _follow_plainly(look: Look) -> int:

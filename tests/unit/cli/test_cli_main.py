@@ -91,3 +91,23 @@ def test_help_and_version_import_no_command_and_no_client_library() -> None:
     ).stdout
 
     assert output.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "is_colored"),
+    [
+        ([], "", True),
+        ([], "1", False),
+        ([], "false", False),
+        ([], "anything", False),
+        (["--no-color"], "", False),
+    ],
+)
+def test_colours_are_left_out_where_they_are_unwanted(
+    arguments: list[str], variable: str, *, is_colored: bool
+) -> None:
+    words = [*arguments, "status", "--redis-url", "redis://127.0.0.1:1"]
+
+    result = CliRunner(env={"NO_COLOR": variable}).invoke(mqworker, words, color=True)
+
+    assert ("\x1b[" in result.output) is is_colored
