@@ -19,6 +19,8 @@ from typing import IO
 HERE = Path(__file__).parent
 TASKS = 6_000
 QUEUES = ("default", "images", "mail")
+FACTS = 64
+"""Characters of a line of progress without its bar."""
 
 
 def main() -> int:
@@ -97,7 +99,9 @@ class Progress:
 
     def __init__(self, screen: IO[str]) -> None:
         self._screen = screen
-        self._is_live = screen.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        # A line that is too long for the terminal would wrap, and the next one be drawn at the wrong place.
+        is_wide = shutil.get_terminal_size().columns >= FACTS + 8
+        self._is_live = screen.isatty() and os.environ.get("TERM", "dumb") != "dumb" and is_wide
         self._began = time.monotonic()
         self._drawn, self._next_s = 0, 0.0
 
@@ -132,7 +136,7 @@ class Progress:
 
 
 def _bar(name: str, row: Row) -> str:
-    width = 30
+    width = min(40, shutil.get_terminal_size().columns - FACTS)
     full = width * row.ended // max(1, row.enqueued)
     bar = styled("32", "█" * full) + styled("2", "░" * (width - full))
     facts = [f"{row.ended:>5,} of {row.enqueued:,}", f"{row.running} running"]
