@@ -40,7 +40,7 @@ def places(words: tuple[str, ...], *option: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
 def test_the_server_is_named_at_any_place(words: tuple[str, ...]) -> None:
     for arguments in places(words, "--redis-url", NOWHERE):
-        result = CliRunner().invoke(mqworker, arguments)
+        result = CliRunner(env={"MQWORKER_RETRY_FOR_S": "0"}).invoke(mqworker, arguments)
 
         assert "127.0.0.1:1" in result.output, arguments
         assert "cannot be reached" in result.output, arguments
