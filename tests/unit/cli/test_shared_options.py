@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from mqworker.cli.connect import connect
 from mqworker.cli.main import COMMANDS, SECTIONS, mqworker
 from mqworker.cli.shared_options import share_options
 
@@ -38,7 +39,8 @@ def places(words: tuple[str, ...], *option: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_the_server_is_named_at_any_place(words: tuple[str, ...]) -> None:
+def test_the_server_is_named_at_any_place(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connect.__kwdefaults__, "retry_for_ms", 0)  # nobody is there, however long we wait
     for arguments in places(words, "--redis-url", NOWHERE):
         result = CliRunner(env={"MQWORKER_RETRY_FOR_S": "0"}).invoke(mqworker, arguments)
 
