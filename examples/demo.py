@@ -25,6 +25,7 @@ FACTS = 64
 
 def main() -> int:
     """Show it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the node is stopped in any case
     with tempfile.TemporaryDirectory(prefix="mqworker-demo-") as folder:
         shutil.copy(HERE / "shop.py", folder)
         os.chdir(folder)
