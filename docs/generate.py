@@ -1,8 +1,8 @@
 """What the site is given beside its Markdown: pages made from the code, the navigation, pictures.
 
 MkDocs calls the `on_...` functions (mkdocs.yml, hooks). The reference is made anew with every build, so it
-cannot be out of date: settings from `Settings`, the command line from click, errors from their classes, the
-Python reference from the names that `mqworker` exports.
+cannot be out of date: settings from `Settings`, the command line from click, the Python reference from the
+names that `mqworker` exports. The page on errors is a link to what `mqworker explain` reads.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import mqworker
-from mqworker import errors
-from mqworker.cli.main import COMMANDS, exit_code_of
+from mqworker.cli.main import COMMANDS
 from mqworker.cli.main import mqworker as command_line
+from mqworker.cli.shared_options import share_options
 from mqworker.settings import RULE_BY_NAME, Settings
 
 GENERATED = "reference/"
@@ -149,27 +149,7 @@ def all_commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command by its words, groups before what is in them."""
     with click.Context(command_line):
         for name in COMMANDS:
-            yield from _commands_below((name,), COMMANDS[name].load())
-
-
-def errors_page() -> str:
-    """Every error: what to do about it, and with which exit code a command ends by it."""
-    lines = [
-        "# Errors",
-        "",
-        "All are in `mqworker.errors` and descend from `MqworkerError`. Each is named for what the caller",
-        "can do. Where a command ends by one it prints the text and exits with the code.",
-        "",
-        "| error | what to do | exit code |",
-        "|---|---|---|",
-    ]
-    for name, kind in inspect.getmembers(errors, inspect.isclass):
-        if issubclass(kind, errors.MqworkerError) and kind is not errors.MqworkerError:
-            summary = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
-            lines.append(f"| `{name}` | {_cell(summary)} | {exit_code_of(kind.__new__(kind))} |")
-    lines += ["", "## In detail", ""]
-    lines += ["::: mqworker.errors\n    options: {show_root_heading: false, show_root_toc_entry: false}\n"]
-    return "\n".join(lines)
+            yield from _commands_below((name,), share_options(COMMANDS[name].load()))
 
 
 def python_page() -> str:
@@ -219,7 +199,6 @@ def changes_page() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     f"{GENERATED}settings.md": settings_page,
     f"{GENERATED}command-line.md": command_line_page,
-    f"{GENERATED}errors.md": errors_page,
     f"{GENERATED}python.md": python_page,
     f"{GENERATED}changes.md": changes_page,
 }

@@ -1,12 +1,22 @@
 """The errors of mqworker: one family, each named for what the caller can do about it.
 
 `MqworkerError` catches them all. The text of an error names the setting or argument, what was given and
-what is accepted; facts a program may want stand in attributes.
+what is accepted; facts a program may want stand in attributes. Each class has a code (`code_of`) that never
+changes: commands print it, and `mqworker explain CODE` and a page tell more (`cli/errors.md`).
 """
+
+import re
 
 
 class MqworkerError(Exception):
     """Root of every error that mqworker raises on purpose."""
+
+
+def code_of(kind: type[MqworkerError]) -> str:
+    """The code of an error: its name in small letters, `queue-full` for `QueueFull`."""
+    if kind is MqworkerError:
+        return "not-possible"
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
 
 
 class ConfigurationError(MqworkerError):

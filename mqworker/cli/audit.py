@@ -6,7 +6,7 @@ import json
 
 import click
 
-from mqworker.cli.server import REDIS_URL, Target
+from mqworker.cli.server import JSON, REDIS_URL, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.audit import read_audit
@@ -20,7 +20,7 @@ _COLUMNS = (Column("when", "<"), Column("who", "<"), Column("how many"), Column(
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many."
 )
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @REDIS_URL
 def audit_command(limit: int, is_json: bool, redis_url: str | None) -> None:  # noqa: FBT001 - click's way
     """Show who did what, the newest first."""

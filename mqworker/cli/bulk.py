@@ -8,7 +8,7 @@ import click
 
 from mqworker.cli.audited import who
 from mqworker.cli.job_list import words_of
-from mqworker.cli.server import REDIS_URL, Target, confirm
+from mqworker.cli.server import JSON, REDIS_URL, Target, confirm
 from mqworker.operate.bulk import HIGHEST_RATE, KINDS, Bulk, preview_bulk, run_bulk
 from mqworker.operate.documents import bulk_document
 
@@ -26,7 +26,7 @@ from mqworker.operate.documents import bulk_document
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only count.")
 @click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @REDIS_URL
 def bulk_command(
     action: str,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 
 from mqworker.cli.audited import audited, who
 from mqworker.cli.dead_causes import act_on_cause, causes_command
 from mqworker.cli.job import echo_facts, record_lines
-from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import RSMQ, ModelQueue
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
@@ -20,7 +20,7 @@ from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId, message_id
 from mqworker.operate.actions import Request, act
-from mqworker.operate.body import body_lines
+from mqworker.operate.body import body_lines, masked_arguments
 from mqworker.operate.documents import letter_document
 from mqworker.operate.edit import edit_letter, editable
 from mqworker.queues.rsmq.calls import RsmqOptions
@@ -58,7 +58,7 @@ def dead_command(context: click.Context, redis_url: str | None) -> None:
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many of each queue."
 )
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.pass_obj
 def list_some(target: Target, queue: str | None, limit: int, *, is_json: bool) -> None:
     """List dead letters, the newest first."""
@@ -87,12 +87,16 @@ def list_some(target: Target, queue: str | None, limit: int, *, is_json: bool) -
 @click.argument("id_", metavar="ID")
 @QUEUE
 @click.option("--args", "is_args", is_flag=True, help="Show the arguments too; secrets are masked by name.")
+@JSON
 @click.pass_obj
-def show(target: Target, id_: str, queue: str | None, is_args: bool) -> None:  # noqa: FBT001 - click's way
+def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json: bool) -> None:
     """Show why one was given up, with the traceback."""
     with target.open() as server:
         source, letter = _find(server, id_, queue)
         now_ms = server.now_ms()
+    if is_json:
+        click.echo(json.dumps(_document(source.name, letter, is_args=is_args)))
+        return
     since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
     lines = [
         ("id", letter.id),
@@ -217,6 +221,17 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
         safe(letter.reason, longest=20),
         Cell(safe(text), is_dim=True),
     ]
+
+
+# Any: what JSON can hold.
+def _document(queue: str, letter: DeadLetter, *, is_args: bool) -> dict[str, Any]:
+    message = letter.message
+    return {
+        **letter_document(queue, letter),
+        "traceback": masked_text(letter.traceback),
+        "evidence": letter.evidence,
+        "arguments": masked_arguments(message) if is_args and message is not None else None,
+    }
 
 
 def _needed(queue: str | None) -> str:

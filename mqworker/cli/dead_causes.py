@@ -7,7 +7,7 @@ import json
 import click
 
 from mqworker.cli.audited import who
-from mqworker.cli.server import QUEUE, Target, confirm
+from mqworker.cli.server import JSON, QUEUE, Target, confirm
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.actions import Request, act, preview
@@ -28,7 +28,7 @@ _COLUMNS = (
 
 @click.command("causes")
 @QUEUE
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.pass_obj
 def causes_command(target: Target, queue: str | None, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Group dead letters by cause: task, error and first own frame."""

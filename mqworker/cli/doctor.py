@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import click
 
 from mqworker.cli.audited import audited
 from mqworker.cli.connect import connect
+from mqworker.cli.server import JSON, REDIS_URL
 from mqworker.cli.text import counted, safe
 from mqworker.errors import ConfigurationError
 from mqworker.model.quarantine import BadEntry, BadPlace, Removal
@@ -25,15 +28,18 @@ _PLAIN = frozenset((string.ascii_letters + string.digits + string.punctuation).e
 
 
 @click.command("doctor")
-@click.option("-r", "--redis-url", help="Server to ask.  [default: as configured, else the embedded one]")
+@REDIS_URL
+@JSON
 @click.option("--remove-quarantined", "is_removing", is_flag=True, help="Remove it, asking for each first.")
 @click.option("--yes", "is_sure", is_flag=True, help="With --remove-quarantined: do not ask.")
 @click.pass_context
 def doctor_command(
     context: click.Context,
+    *,
     redis_url: str | None,
-    is_removing: bool,  # noqa: FBT001 - how click passes a flag
-    is_sure: bool,  # noqa: FBT001 - same
+    is_json: bool,
+    is_removing: bool,
+    is_sure: bool,
 ) -> None:
     """Check the server, and what nodes skip because it is foreign.
 
@@ -41,27 +47,51 @@ def doctor_command(
     """
     settings = load_settings(flags={"redis_url": redis_url})
     with closing(connect(settings)) as store:
-        is_server_fine = _show_server(store)
-        _show_drains(read_nodes(store, settings.namespace))
+        server, system = _server(store), System(settings, store)
         found = find_bad_entries(store, settings.namespace)
         unnamed = find_unnamed(store, settings.namespace, found)
-        _show_found(found, unnamed)
-        system = System(settings, store)
+        nodes = read_nodes(store, settings.namespace)
+        if is_json:
+            click.echo(json.dumps(_report(server, nodes, found, unnamed)))
+        else:
+            click.echo(f"server       {server.told}")
+            _show_drains(nodes)
+            _show_found(found, unnamed)
         left = [bad for bad in found if not (is_removing and _is_removed(system, bad, is_sure=is_sure))]
         if is_removing and unnamed:
             click.echo("there are more: run it again in a few seconds, when nodes have named the next")
-    context.exit(0 if is_server_fine and not left and not unnamed else 1)
+    context.exit(0 if server.is_fine and not left and not unnamed else 1)
 
 
-def _show_server(store: Store) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Server:
+    told: str
+    is_fine: bool
+
+
+def _server(store: Store) -> _Server:
     try:
         facts = check_server(store.connection)
     except ConfigurationError as error:
-        click.echo(f"server       {safe(str(error))}")
-        return False
+        return _Server(safe(str(error)), is_fine=False)
     kept = "" if facts.is_append_only else "; no append-only file: a crash of the server loses messages"
-    click.echo(f"server       {facts.product} {facts.version_text}{kept}")
-    return True
+    return _Server(f"{facts.product} {facts.version_text}{kept}", is_fine=True)
+
+
+def _document(bad: BadEntry) -> dict[str, object]:
+    facts = {"kind": bad.kind, "where": bad.where, "entry": bad.entry, "why": bad.why, "count": bad.count}
+    return {**facts, "advice": _advice(bad)}
+
+
+def _report(
+    server: _Server, nodes: Sequence[NodeView], found: list[BadEntry], unnamed: list[BadPlace]
+) -> dict[str, object]:
+    return {
+        "server": server.told,
+        "drains": {node.name: {"s": node.drain_s, "why": node.drain_why} for node in nodes},
+        "quarantined": [_document(bad) for bad in found],
+        "quarantined_more": sum(place.entries for place in unnamed),
+    }
 
 
 def _show_drains(nodes: Sequence[NodeView]) -> None:

@@ -9,7 +9,7 @@ import click
 
 from mqworker.cli.audited import audited, who
 from mqworker.cli.job_list import list_command
-from mqworker.cli.server import QUEUE, REDIS_URL, Server, Target
+from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target
 from mqworker.cli.text import duration, moment, safe, size
 from mqworker.cli.workflow import workflow_lines
 from mqworker.errors import InvalidMessage, MqworkerError
@@ -54,14 +54,15 @@ job_command.add_command(list_command)
 @ID
 @QUEUE
 @click.option("--args", "is_args", is_flag=True, help="Show the arguments too; secrets are masked by name.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.pass_obj
 def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json: bool) -> None:
     """Show what is known of a message."""
-    with target.open() as server:
-        if is_json:
+    if is_json:
+        with target.open() as server:
             click.echo(json.dumps(job_document(read_job(server, id_, queue), has_arguments=is_args)))
-            return
+        return
+    with target.open() as server:
         try:
             work, found = server.find(id_, queue)
         except MqworkerError:
@@ -92,14 +93,18 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
 @job_command.command()
 @ID
 @QUEUE
+@JSON
 @click.pass_obj
-def explain(target: Target, id_: str, queue: str | None) -> None:
+def explain(target: Target, id_: str, queue: str | None, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Say why a message is not running."""
     with target.open() as server:
         found = server.find(id_, queue)[1]
         view = read_system(server.store, server.settings.namespace)
     queue_view = next(each for each in view.queues if each.name == found.queue)
     answer, *further = reasons(found, queue_view, view)
+    if is_json:
+        click.echo(json.dumps({"id": found.id, "queue": found.queue, "explanation": [answer, *further]}))
+        return
     click.echo(f"{found.id}: {answer}")
     for sentence in further:
         click.echo(f"  {sentence}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from mqworker.cli.server import Target
+from mqworker.cli.server import JSON, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import search_document
@@ -39,7 +39,7 @@ _COLUMNS = (
     help="Stop after so many messages.",
 )
 @click.option("--cursor", help="Go on where a search before this one stopped.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.pass_obj
 def list_command(
     target: Target,

@@ -11,10 +11,11 @@
 
 `mqworker redis` passes on the exit status of a server that dies.
 
-To add a command: write `cli/<name>.py`, add one loader and one line to `COMMANDS`. Commands are imported only
-when they are called, so that `--help` and `status` start fast.
+To add a command: write `cli/<name>.py`, add one loader, one line to `COMMANDS` and a word to `SECTIONS`.
+Commands are imported only when they are called, so that `--help` and `status` start fast.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,15 @@ from typing import Any
 import click
 
 from mqworker import __version__
-from mqworker.errors import ConfigurationError, InvalidArgument, MqworkerError, StoreFull, StoreUnavailable
+from mqworker.cli.shared_options import remembering, share_options
+from mqworker.errors import (
+    ConfigurationError,
+    InvalidArgument,
+    MqworkerError,
+    StoreFull,
+    StoreUnavailable,
+    code_of,
+)
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -170,6 +179,12 @@ def _load_pipeline() -> click.Command:
     return pipeline_command
 
 
+def _load_explain() -> click.Command:
+    from mqworker.cli.explain import explain_command  # noqa: PLC0415 - imported when called
+
+    return explain_command
+
+
 def _load_new() -> click.Command:
     from mqworker.cli.new import new_command  # noqa: PLC0415 - imported when called
 
@@ -204,9 +219,19 @@ COMMANDS = {
     "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
     "functions": LazyCommand("Put the RedisMQ verbs into the server, as functions.", _load_functions),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
+    "explain": LazyCommand("Tell what an error means and what to do.", _load_explain),
     "new": LazyCommand("Make a small project to begin with: an app, its test, a Procfile.", _load_new),
     "completion": LazyCommand("Let your shell complete commands and options.", _load_completion),
 }
+
+
+SECTIONS = {
+    "Run": "run serve web redis",
+    "Look": "status stats health doctor audit explain",
+    "Queues and messages": "queue job dead bulk strike schedule workflow rsmq pipeline",
+    "Set up": "new completion functions",
+}
+"""The help in the order of a reader's questions; a command that stands nowhere here comes last."""
 
 
 class CommandGroup(click.Group):
@@ -219,12 +244,20 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
         """The command itself, imported now."""
         command = COMMANDS.get(cmd_name)
-        return command.load() if command else None
+        return share_options(command.load()) if command else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
-        """The section of the help with one line for each command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+        """The sections of the help with one line for each command."""
+        known = {name for names in SECTIONS.values() for name in names.split()}
+        more = " ".join(name for name in COMMANDS if name not in known)
+        widest = max(map(len, COMMANDS))
+        for title, names in {**SECTIONS, "More": more}.items():
+            rows = [
+                (f"{name:<{widest}}", COMMANDS[name].summary) for name in names.split() if name in COMMANDS
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     # Any: a command may return anything to click.
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
@@ -232,9 +265,23 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except MqworkerError as error:
+            code = code_of(type(error))
             # With the name of the program, so that it can be found in the joint log of a Procfile.
-            click.echo(f"mqworker: {error}", err=True)
+            click.echo(f"mqworker: {error} [{code}]", err=True)
+            if sys.stderr.isatty():
+                click.echo(click.style(f"mqworker explain {code} tells more", dim=True), err=True)
             ctx.exit(exit_code_of(error))
+
+
+class _ColorOption(click.Option):
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Whatever the variable holds is a yes, as no-color.org asks; empty is as if it were not there."""
+        return "yes" if super().resolve_envvar_value(ctx) else None
+
+
+def _without_color(context: click.Context, _: click.Parameter, value: object) -> None:
+    if value:
+        context.color = False
 
 
 @click.group(
@@ -242,7 +289,17 @@ class CommandGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Settings come from flags, then MQWORKER_* variables, then [tool.mqworker] in pyproject.toml. "
     "Without redis_url, an embedded server is started and keeps its data in .mqworker/. "
-    "`mqworker COMMAND --help` explains a command.",
+    "`mqworker COMMAND --help` explains a command, `mqworker explain CODE` an error.",
+    params=[remembering("redis_url"), remembering("is_json")],
+)
+@click.option(
+    "--no-color",
+    cls=_ColorOption,
+    is_flag=True,
+    envvar="NO_COLOR",
+    expose_value=False,
+    callback=_without_color,
+    help="Plain text on a terminal, too; as the variable NO_COLOR.",
 )
 @click.version_option(__version__, "-V", "--version", message="mqworker %(version)s")
 def mqworker() -> None:

@@ -115,6 +115,7 @@ def new_command(app: str) -> None:
         click.echo(f"  {path}")
     click.echo(f"\nIn one terminal:  cd {app} && mqworker run {app}:app --reload")
     click.echo(f"In another:       cd {app} && python {app}.py")
+    click.echo(f"Its tests:        cd {app} && pip install 'mqworker[testing]' && pytest")
 
 
 def checked_name(app: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
 from mqworker.cli.audited import audited
-from mqworker.cli.server import REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, REDIS_URL, Server, Target, confirm
 from mqworker.cli.status.model_lines import ModelQueue
 from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
@@ -30,7 +31,7 @@ def queue_command(context: click.Context, redis_url: str | None) -> None:
 
 
 @queue_command.command("list")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.pass_obj
 def list_all(target: Target, *, is_json: bool) -> None:
     """Show all queues."""
@@ -44,17 +45,24 @@ def list_all(target: Target, *, is_json: bool) -> None:
 
 @queue_command.command()
 @NAME
+@JSON
 @click.pass_obj
-def show(target: Target, name: str) -> None:
+def show(target: Target, name: str, is_json: bool) -> None:  # noqa: FBT001 - how click passes a flag
     """Show everything about one queue."""
     with target.open() as server:
         others = server.model_queues()
         if name in others and name not in server.queue_names():
-            _echo(_model_facts(others[name]))
+            if is_json:
+                click.echo(json.dumps(_model_document(others[name])))
+            else:
+                _echo(_model_facts(others[name]))
             return
         waits = recent_waits(server.queue(name))
         view = read_system(server.store, server.settings.namespace)
     queue = next(each for each in view.queues if each.name == name)
+    if is_json:
+        click.echo(json.dumps({**queue_document(queue), "waits": None if waits is None else asdict(waits)}))
+        return
     _echo([*_facts(queue, view), ("p95", _waited(waits))])
 
 
@@ -129,6 +137,11 @@ def _model_facts(queue: ModelQueue) -> list[tuple[str, str]]:
         ("messages", queue.counts or "not counted yet"),
         *(("consumed by", node) for node in queue.nodes),
     ]
+
+
+def _model_document(queue: ModelQueue) -> dict[str, object]:
+    nodes = {node: dict(facts) for node, facts in queue.facts_by_node.items()}
+    return {"name": queue.name, "model": queue.title, "nodes": nodes}
 
 
 def _waiting(server: Server, name: str) -> str:

@@ -7,7 +7,7 @@ import json
 import click
 
 from mqworker.cli.audited import who
-from mqworker.cli.server import REDIS_URL, Target
+from mqworker.cli.server import JSON, REDIS_URL, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.actions import Request, act
@@ -16,7 +16,6 @@ from mqworker.operate.schedules import ScheduleView, read_schedule, read_schedul
 from mqworker.operate.wording import NOTHING, duration, moment, safe, short_duration
 
 NAME = click.argument("name", metavar="APP/NAME")
-JSON = click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 _COLUMNS = (
     Column("schedule", "<"),
     Column("fires", "<"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import click
 
 from mqworker.cli.connect import connect
+from mqworker.cli.shared_options import JSON_HELP, REDIS_URL_HELP
 from mqworker.cli.status.model_lines import ModelQueue, model_queues
 from mqworker.errors import UnknownQueue
 from mqworker.model.names import queue_name
@@ -17,9 +18,8 @@ from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes
 from mqworker.settings import load_settings
 
-REDIS_URL = click.option(
-    "-r", "--redis-url", help="Server to use.  [default: as configured, else the embedded one]"
-)
+REDIS_URL = click.option("-r", "--redis-url", help=REDIS_URL_HELP)
+JSON = click.option("--json", "is_json", is_flag=True, help=JSON_HELP)
 QUEUE = click.option("-q", "--queue", "queue", help="Queue to look in.  [default: all of them]")
 
 

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from mqworker.cli.server import QUEUE, REDIS_URL, Target
+from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import statistics_document
@@ -30,7 +30,7 @@ _COLUMNS = (
 @click.option("--last", default="15m", show_default=True, metavar="DURATION", help="5m, 1h, up to 1d.")
 @QUEUE
 @click.option("-t", "--task", help="Only tasks with this in their name.")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @REDIS_URL
 def stats_command(
     last: str, *, queue: str | None, task: str | None, is_json: bool, redis_url: str | None

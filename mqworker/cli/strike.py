@@ -7,7 +7,7 @@ import json
 import click
 
 from mqworker.cli.audited import who
-from mqworker.cli.server import REDIS_URL, Target
+from mqworker.cli.server import JSON, REDIS_URL, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import strikes_document
@@ -20,7 +20,6 @@ _COLUMNS = (
     Column("by", "<"),
     Column("skips", "<"),
 )
-_JSON = click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 
 
 @click.group("strike")
@@ -47,7 +46,7 @@ def add(target: Target, task: str, where: tuple[str, ...], until: str, reason: s
 
 
 @strike_command.command("list")
-@_JSON
+@JSON
 @click.pass_obj
 def list_(target: Target, *, is_json: bool) -> None:
     """List the strikes that are in force."""

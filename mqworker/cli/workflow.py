@@ -6,14 +6,13 @@ import json
 
 import click
 
-from mqworker.cli.server import REDIS_URL, Target
+from mqworker.cli.server import JSON, REDIS_URL, Target
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import workflow_document, workflows_document
 from mqworker.operate.wording import duration, safe
 from mqworker.operate.workflows import WorkflowView, read_workflow, read_workflows, workflow_summary
 
-JSON = click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 _COLUMNS = (
     Column("member", "<", is_whole=True),
     Column("state", "<"),

@@ -21,11 +21,12 @@ from typing import Self
 from mqworker.supervisor.status_socket import read_snapshots
 from tests.docs.console import commands_of, has_shape
 from tests.docs.pages import DOCS, ROOT, Block, blocks_of, node_words
+from tests.interop.rsmq_clients import CannotInstall, npm_packages
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer, free_port
 
-DEADLINE_S = 30.0
-LOOK_AGAIN_S = 8.0
+DEADLINE_S = 120.0
+LOOK_AGAIN_S = 20.0
 RUNNER = Path(__file__).with_name("python_blocks.py")
 WELL_KNOWN_PORTS = ("6390", "1734", "10001")
 """Where pages say that gateways listen; each run has ports of its own instead."""
@@ -33,14 +34,18 @@ SERVER_PORT = "6379"
 
 _RUNS_A_NODE = re.compile(r"\s*mqworker (run|serve)\b")
 _LOOKS = re.compile(r"mqworker (queue (list|show)|job (show|explain)|dead (list|show))\b")
+_LOGGED = re.compile(r"console\.log\(.*\);? +// (.+)")
 _LISTENS = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
 class PageRun:
     """A page in the course of being tried."""
 
-    def __init__(self, page: Path, server: RealServer) -> None:
+    def __init__(self, page: Path, server: RealServer, npm_cache: Path) -> None:
         self.page = page
+        self.left_out: list[str] = []
+        """Blocks of JavaScript that this machine cannot run, and why."""
+        self._npm_cache = npm_cache
         self.folder = Path(tempfile.mkdtemp(prefix="mqw-docs-"))
         self.blocks = [block for block in blocks_of(page) if block.exemption is None]
         self._running: list[subprocess.Popen[bytes]] = []
@@ -63,6 +68,8 @@ class PageRun:
         for block in self.blocks:
             if block.language == "console":
                 self._run_console(block)
+            elif block.language == "javascript":
+                self._run_javascript(block)
             elif block.is_run and block.title is None:
                 self._run_python(block, modules)
 
@@ -130,6 +137,21 @@ class PageRun:
         answer = json.loads(line)
         assert answer["is_well"], f"{block.place}\n{answer['output']}\n{self._logs()}"
 
+    def _run_javascript(self, block: Block) -> None:
+        """A program of its own, with the packages that its first line names; what it prints stands behind."""
+        try:
+            modules = npm_packages_of(block, self._npm_cache)
+        except CannotInstall as reason:
+            self.left_out.append(f"{block.place}: {reason}")
+            return
+        script = self.folder / "block.js"
+        script.write_text(self._local(block.code), encoding="utf-8")
+        environment = self._environment() | {"NODE_PATH": str(modules)}
+        done = self._finish(["node", script.name], environment)
+        expected = [found[1].strip() for found in _LOGGED.finditer(block.code)]
+        assert done.returncode == 0, f"{block.place}\n{done.stdout}{done.stderr}\n{self._logs()}"
+        assert has_shape(tuple(expected), done.stdout), f"{block.place}\n{done.stdout}{done.stderr}"
+
     def _run_console(self, block: Block) -> None:
         commands = commands_of(block.code)
         assert commands, f"{block.place}: no line begins with '$ '"
@@ -196,11 +218,13 @@ class PageRun:
         self._running.append(process)
         return process
 
-    def _finish(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def _finish(
+        self, command: list[str], environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
             cwd=self.folder,
-            env=self._environment(),
+            env=environment or self._environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -227,6 +251,16 @@ class PageRun:
 
     def _logs(self) -> str:
         return "\n".join(path.read_text()[-3_000:] for path in sorted(self.folder.glob("*.log")))
+
+
+def npm_packages_of(block: Block, cache: Path) -> Path:
+    """Where the packages are that its first line names; raises `CannotInstall`."""
+    first = block.code.splitlines()[0]
+    packages = first.removeprefix("// npm install ").split() if first.startswith("// npm install ") else []
+    if not packages and shutil.which("node") is None:
+        raise CannotInstall("Node.js is not on this machine")
+    name = re.sub(r"[^a-z0-9.]+", "-", " ".join(packages)) or "none"
+    return npm_packages(cache / name, *packages) if packages else cache
 
 
 def _raises(block: Block) -> str | None:

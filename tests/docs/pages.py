@@ -7,6 +7,7 @@ A comment on the line before a block says how it is run; none is needed in the u
     <!-- run: exit 1 -->                           console: its last command ends with that code
     <!-- run: raises TaskFailed -->                python: ends with that error
     <!-- node: shop:app --threads 4 -->            anywhere: how the node of the page is started
+    // npm install rsmq@0.12.4                     javascript: the first line, what the block needs
     <!-- python title="shop.py"                    a block that readers do not see, up to a line of -->;
                                                    what a page about "your app" needs of one
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-PROGRAMS = {"python", "console"}
+PROGRAMS = {"python", "console", "javascript"}
 DATA = {"json", "toml", "yaml", "ini", "procfile", "dockerfile"}
 PROSE = {"text"}
 

@@ -40,7 +40,7 @@ def server() -> Iterator[RealServer]:
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, server: RealServer) -> Iterator[dict[Path, Future[None]]]:
+def runs(request: pytest.FixtureRequest, server: RealServer) -> Iterator[dict[Path, Future[list[str]]]]:
     """The pages whose tests were asked for, some at once: most of the time they wait for processes."""
     asked_for = {
         item.callspec.params["page"]
@@ -48,15 +48,18 @@ def runs(request: pytest.FixtureRequest, server: RealServer) -> Iterator[dict[Pa
         if isinstance(item, pytest.Function) and item.originalname == test_what_a_page_shows_runs.__name__
     }
     with ThreadPoolExecutor(PAGES_AT_ONCE) as executor:
-        yield {page: executor.submit(run_page, page, server) for page in sorted(asked_for)}
+        cache = request.config.cache.mkdir("docs-npm")
+        yield {page: executor.submit(run_page, page, server, cache) for page in sorted(asked_for)}
         executor.shutdown(cancel_futures=True)
 
 
-def run_page(page: Path, server: RealServer) -> None:
-    """Try one page; raises what is wrong with it."""
-    if lacks_program(page) is None:
-        with PageRun(page, server) as run:
-            run.run()
+def run_page(page: Path, server: RealServer, npm_cache: Path) -> list[str]:
+    """Try one page; raises what is wrong with it. What had to be left out, and why."""
+    if lacks_program(page) is not None:
+        return []
+    with PageRun(page, server, npm_cache) as run:
+        run.run()
+        return run.left_out
 
 
 def lacks_program(page: Path) -> str | None:
@@ -66,11 +69,13 @@ def lacks_program(page: Path) -> str | None:
 
 
 @pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=name_of)
-def test_what_a_page_shows_runs(page: Path, runs: dict[Path, Future[None]]) -> None:
+def test_what_a_page_shows_runs(page: Path, runs: dict[Path, Future[list[str]]]) -> None:
     if program := lacks_program(page):
         pytest.skip(f"{program} is not installed")
 
-    runs[page].result()
+    left_out = runs[page].result()
+    if left_out:
+        pytest.skip(f"all but its JavaScript was run: {'; '.join(left_out)}")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
@@ -110,8 +115,9 @@ def test_the_blocks_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     kinds = Counter(block.language for block in run)
     lines = [
         (
-            f"documentation: {len(run)} blocks run ({kinds['python']} python, {kinds['console']} console, "
-            f"{commands} commands), {sum(exempt.values())} exempt"
+            f"documentation: {len(run)} blocks run ({kinds['python']} python, "
+            f"{kinds['javascript']} javascript, {kinds['console']} console with {commands} commands), "
+            f"{sum(exempt.values())} exempt"
         ),
         *(f"  {count} exempt: {reason}" for reason, count in sorted(exempt.items())),
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -71,20 +72,65 @@ def test_the_example_of_tests_passes_under_pytest(tmp_path: Path) -> None:
     assert "2 passed" in run_script(tmp_path / "testing_an_app.py")
 
 
-def test_the_demo_loses_nothing_although_workers_are_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """The demo, in a folder, with fewer tasks."""
     shutil.copy(EXAMPLES / "shop.py", tmp_path)
     text = (EXAMPLES / "demo.py").read_text()
     for old, new in DEMO_WITH.items():
         assert old in text
         text = text.replace(old, new)
     (tmp_path / "demo.py").write_text(text)
+    return tmp_path / "demo.py"
 
-    output = run_script(tmp_path / "demo.py")
+
+def test_the_demo_loses_nothing_although_workers_are_killed(demo: Path) -> None:
+    output = run_script(demo)
 
     assert output.count("kill -9") == 2
+    assert "\r" not in output
+    assert "\x1b" not in output, "a log has plain lines"
+    progress = re.findall(r"(?m)^ +\d+\.\d s +[\d,]+ of 5,190 done", output)
+    assert 2 <= len(progress) <= DEADLINE_S + 2, "a line a second at the most"
+    assert "make demo-web" in output.splitlines()[-1]
     assert "Nothing was lost." in output
     assert "price(4999, 2) = 9998" in output
     assert "5,190 enqueued, 5,150 succeeded" in output
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_demo_moves_on_a_terminal_and_has_colours_unless_they_are_unwanted(
+    demo: Path, no_color: str
+) -> None:
+    shown = on_terminal(demo, {"TERM": "xterm-256color", "NO_COLOR": no_color})
+
+    assert re.search(r"\x1b\[4A", shown), "lines are drawn over"
+    assert bool(re.search(r"\x1b\[\d+m", shown)) is (no_color == "")
+    assert "default" in shown
+    assert "█" in shown
+    assert shown.count("kill -9") == 2
+    assert "Nothing was lost." in shown
+
+
+def on_terminal(script: Path, variables: dict[str, str]) -> str:
+    """What it writes to a terminal, when it ends well."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, script.name],
+        cwd=script.parent,
+        env=environment() | variables,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the end of a terminal whose last writer has gone
+        while part := os.read(ours, 65_536):
+            shown += part
+    os.close(ours)
+    assert running.wait(DEADLINE_S) == 0, shown.decode()
+    return shown.decode()
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def test_release_gives_streams_their_usual_cap_again(
             app.work_queue(queue).push(f"letter {number}")
     app.close()
     assert released.stdout == "1 queue no longer held for an archiver\n"
-    assert (unknown.exit_code, unknown.stderr) == (1, "mqworker: there is no queue 'mial'\n")
+    assert (unknown.exit_code, unknown.stderr) == (1, "mqworker: there is no queue 'mial' [unknown-queue]\n")
     with server.client() as client:
         kept = {queue: client.xlen(f"mqw:{{{queue}}}:events") for queue in ("mail", "web")}
     assert kept["web"] == 501
@@ -162,5 +162,5 @@ def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.M
     result = CliRunner().invoke(mqworker, ["pipeline", "verify"])
 
     assert result.exit_code == 78
-    expected = "mqworker: the pipeline needs pyspark, which is not installed: pip install 'mqworker[spark]'\n"
-    assert result.stderr == expected
+    expected = "the pipeline needs pyspark, which is not installed: pip install 'mqworker[spark]'"
+    assert result.stderr == f"mqworker: {expected} [configuration-error]\n"

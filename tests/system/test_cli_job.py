@@ -1,5 +1,6 @@
 """`mqworker job` against a real server: above all, why a message is not running."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_delayed_message_says_until_when(line: CommandLine) -> None:
     told = explain(line, message)
 
     assert told.startswith(f"{message}: delayed until ")
-    assert "(in 3 min 2 s)" in told
+    assert re.search(r"\(in 3 min [0-2] s\)", told)  # a slow machine asks a moment later
 
 
 def test_a_retry_says_after_which_error_without_secrets(line: CommandLine) -> None:

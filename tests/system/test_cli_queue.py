@@ -108,7 +108,7 @@ def test_an_unknown_queue_suggests_close_names(line: CommandLine) -> None:
 
     assert (result.exit_code, result.output) == (
         1,
-        "mqworker: there is no queue 'mial'; did you mean mail?\n",
+        "mqworker: there is no queue 'mial'; did you mean mail? [unknown-queue]\n",
     )
 
 

@@ -75,7 +75,7 @@ def test_a_message_is_sent_received_shown_again_and_deleted(server: RealServer) 
     assert shown == (0, "", f"message {message_id} can be received in 0 s\n")
     assert (again["id"], again["rc"], again["fr"]) == (message_id, 2, received["fr"])
     assert deleted == (0, "", f"message {message_id} is gone\n")
-    assert twice == (1, "", f"mqworker: queue mail has no message {message_id}\n")
+    assert twice == (1, "", f"mqworker: queue mail has no message {message_id} [not-possible]\n")
 
 
 def test_a_popped_message_is_gone(server: RealServer) -> None:
@@ -91,11 +91,27 @@ def test_a_popped_message_is_gone(server: RealServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["message", "send", "-n", "mail", "-m", "x"], 1, "Queue not found (qname is 'mail')"),
-        (["queue", "delete", "-n", "mail"], 1, "Queue not found (qname is 'mail')"),
-        (["queue", "create", "-n", "a.b"], 2, "Invalid qname format (qname is 'a.b')"),
-        (["queue", "create", "-n", "m", "-t", "-1"], 2, "vt must be between 0 and 9999999 (it is -1)"),
-        (["message", "delete", "-n", "mail", "-i", "x"], 2, "Invalid id format (id is 'x')"),
+        (
+            ["message", "send", "-n", "mail", "-m", "x"],
+            1,
+            "Queue not found (qname is 'mail') [rsmq-queue-not-found]",
+        ),
+        (["queue", "delete", "-n", "mail"], 1, "Queue not found (qname is 'mail') [rsmq-queue-not-found]"),
+        (
+            ["queue", "create", "-n", "a.b"],
+            2,
+            "Invalid qname format (qname is 'a.b') [rsmq-invalid-argument]",
+        ),
+        (
+            ["queue", "create", "-n", "m", "-t", "-1"],
+            2,
+            "vt must be between 0 and 9999999 (it is -1) [rsmq-invalid-argument]",
+        ),
+        (
+            ["message", "delete", "-n", "mail", "-i", "x"],
+            2,
+            "Invalid id format (id is 'x') [rsmq-invalid-argument]",
+        ),
     ],
 )
 def test_a_refusal_is_one_sentence_and_a_code(

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import click
 
+from mqworker.cli.server import JSON
 from mqworker.cli.server_url import server_url
 from mqworker.cli.status.screen import outage_screen, screen
 from mqworker.cli.terminal import terminal_height, terminal_width
@@ -36,7 +37,7 @@ _LEAVE = "\x1b[?25h\x1b[?1049l"
 
 
 @click.command("status")
-@click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
+@JSON
 @click.option("--watch", "is_watch", is_flag=True, help="Again every second, until Ctrl-C.")
 @click.option("-r", "--redis-url", help="Server to ask.  [default: as configured, else the embedded one]")
 @click.pass_context
@@ -138,7 +139,9 @@ def _as_json(seen: SystemView | Outage) -> str:
 
 def _as_screen(seen: SystemView | Outage) -> str:
     width = terminal_width()
-    return "\n".join(outage_screen(seen, width) if isinstance(seen, Outage) else screen(seen, width))
+    text = "\n".join(outage_screen(seen, width) if isinstance(seen, Outage) else screen(seen, width))
+    # Here and not by `echo`: a screen that is drawn over is written with controls that must stay.
+    return click.unstyle(text) if click.get_current_context().color is False else text
 
 
 def _follow_plainly(look: Look) -> int:

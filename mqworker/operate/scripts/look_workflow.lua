@@ -14,9 +14,9 @@ for node = first, first + count - 1 do
   for _, kind in ipairs({ 't', 'r', 'f', 'i', 'c' }) do names[#names + 1] = kind .. string.format('%d', node) end
 end
 local plan = redis.call('HMGET', flow, 'state', 'end')
-local nodes, values = {}, redis.call('HMGET', flow, unpack(names))
+local nodes, values = {}, read_many('HMGET', flow, names)
 for at = 0, count - 1 do
-  local call, outcome, followers, inputs, collects = unpack(values, at * 5 + 1, at * 5 + 5)
+  local call, outcome, followers, inputs, collects = unpack(values, first, last)
   if call or inputs then
     -- As workflow.py writes it: queue and task come first, names without a quote; the input is the last.
     local queue = call and string.match(string.sub(call, 1, 600), '"queue": "([^"]*)"') or ''

@@ -64,7 +64,7 @@ def test_an_error_becomes_one_sentence_and_its_exit_code(
     result = CliRunner().invoke(mqworker, ["fail"])
 
     assert result.exit_code == exit_code == exit_code_of(error)
-    assert (result.stdout, result.stderr) == ("", f"mqworker: {error}\n")
+    assert (result.stdout, result.stderr) == ("", f"mqworker: {error} [{errors.code_of(type(error))}]\n")
 
 
 def test_a_setting_that_does_not_fit_is_reported_before_anything_starts(
@@ -91,3 +91,23 @@ def test_help_and_version_import_no_command_and_no_client_library() -> None:
     ).stdout
 
     assert output.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "is_colored"),
+    [
+        ([], "", True),
+        ([], "1", False),
+        ([], "false", False),
+        ([], "anything", False),
+        (["--no-color"], "", False),
+    ],
+)
+def test_colours_are_left_out_where_they_are_unwanted(
+    arguments: list[str], variable: str, *, is_colored: bool
+) -> None:
+    words = [*arguments, "status", "--redis-url", "redis://127.0.0.1:1"]
+
+    result = CliRunner(env={"NO_COLOR": variable}).invoke(mqworker, words, color=True)
+
+    assert ("\x1b[" in result.output) is is_colored
