@@ -6,6 +6,8 @@
 -- Returns  {state, end, ms that it is still kept, {node, ...}}; a node is {number, task, queue, input_from, outcome, followers, inputs, collects}, where
 --          task is '' for a join, outcome the letter of its end, and inputs those that a join collects
 
+-- @include slices
+
 local flow = KEYS[1]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 
@@ -16,7 +18,8 @@ end
 local plan = redis.call('HMGET', flow, 'state', 'end')
 local nodes, values = {}, read_many('HMGET', flow, names)
 for at = 0, count - 1 do
-  local call, outcome, followers, inputs, collects = unpack(values, first, last)
+  local call, outcome, followers = values[at * 5 + 1], values[at * 5 + 2], values[at * 5 + 3]
+  local inputs, collects = values[at * 5 + 4], values[at * 5 + 5]
   if call or inputs then
     -- As workflow.py writes it: queue and task come first, names without a quote; the input is the last.
     local queue = call and string.match(string.sub(call, 1, 600), '"queue": "([^"]*)"') or ''
