@@ -40,7 +40,7 @@ class WaitView:
         )
 
 
-# Any: a snapshot may come from another version, or from a foreign hand.
+# Any: a snapshot may come from another version, or from somebody else.
 def waits_in(facts: Mapping[str, Any], node: str, worker: str) -> list[WaitView]:
     """The waits that a worker tells of in its snapshot; what cannot be read is left out."""
     told = facts.get("waits")

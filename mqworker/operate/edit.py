@@ -44,8 +44,8 @@ def editable(system: System, queue: str, id_: str) -> dict[str, Any]:
 def edit_letter(system: System, queue: str, id_: str, who: str, *, args: str = "", kwargs: str = "") -> str:
     """Replace the arguments by these JSON texts, an empty one: as they are; a sentence that says so."""
     message, work = message_id(id_), system.queue(queue)
-    letter, grave = read_letter(work, message), _grave(work, message)
-    if letter is None or letter.message is None or grave is None:
+    letter, stored = read_letter(work, message), _stored(work, message)
+    if letter is None or letter.message is None or stored is None:
         raise MqworkerError(f"no dead letter {message} in queue {queue}: it may be gone already")
     if letter.message.task == NO_TASK:
         raise MqworkerError(f"{message} is a plain element, no call: it cannot be edited")
@@ -57,7 +57,7 @@ def edit_letter(system: System, queue: str, id_: str, who: str, *, args: str = "
     if len(body) > system.settings.max_message_bytes:
         most = system.settings.max_message_bytes
         raise InvalidArgument(f"the arguments are {len(body):,} bytes; accepted are up to {most:,}")
-    sha = hashlib.sha1(grave, usedforsecurity=False).hexdigest()
+    sha = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
     verdict = system.store.run(Call(script("revise"), work.calls.keys.shared, (message, sha, body), int))
     if verdict != 1:
         raise MqworkerError(f"{message} of queue {queue} changed meanwhile: look at it again")
@@ -88,7 +88,7 @@ def rerun(system: System, id_: str, queue: str | None, who: str) -> str:
     return outcome
 
 
-def _grave(work: WorkQueue, message: str) -> bytes | None:
+def _stored(work: WorkQueue, message: str) -> bytes | None:
     reply: RawReply = work.store.send(
         [("HGET", work.calls.keys.named("letters"), message)], work.calls.keys.meta
     )[0]

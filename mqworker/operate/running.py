@@ -57,7 +57,7 @@ def read_running(
 
 
 def _told_by(node: NodeView) -> dict[str, list[tuple[str, int]]]:
-    """What the dispatcher of a node says, which a foreign hand may have written."""
+    """What the dispatcher of a node says, which somebody else may have written."""
     found: dict[str, list[tuple[str, int]]] = {}
     for child in node.children:
         running = child.facts.get("running") if child.role == "dispatcher" else None

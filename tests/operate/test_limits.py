@@ -72,7 +72,7 @@ def test_tenants_are_shown_with_the_share_they_asked_for_and_got(
         assert 0 < client.pttl(shares) <= 600_000
 
 
-def test_of_very_many_gates_the_first_are_looked_at(app: App, system: System) -> None:
+def test_of_very_many_limits_the_first_are_looked_at(app: App, system: System) -> None:
     report = app.task(name="shop.report", queue="fair", fair_by="{tenant}")(lambda tenant: tenant)
     report.enqueue_many([(f"tenant-{number}",) for number in range(MOST_LIMITS + 20)])
 
@@ -81,7 +81,7 @@ def test_of_very_many_gates_the_first_are_looked_at(app: App, system: System) ->
     assert (queue.combinations, queue.is_whole, len(queue.tenants)) == (MOST_LIMITS + 20, False, MOST_LIMITS)
 
 
-def test_a_foreign_key_in_the_place_of_gates_does_not_hide_the_others(
+def test_a_foreign_key_in_the_place_of_limits_does_not_hide_the_others(
     app: App, system: System, server: RealServer
 ) -> None:
     app.task(name="shop.mail", rate="1/m")(lambda: None).enqueue()

@@ -110,16 +110,16 @@ def test_a_call_waits_for_the_limits_of_its_task(shop: App, front: App) -> None:
     front.send("shop.mail", "acme", EPOCH.isoformat())
 
     work = shop.work_queue()
-    (gate,) = work.store.send([("ZRANGE", work.calls.keys.named("limits"), 0, -1)], None)[0]  # type: ignore[misc]
-    assert gate == b"shop.mail=100/1000/100|shop.mail:acme=5/60000/5"
+    (limits,) = work.store.send([("ZRANGE", work.calls.keys.named("limits"), 0, -1)], None)[0]  # type: ignore[misc]
+    assert limits == b"shop.mail=100/1000/100|shop.mail:acme=5/60000/5"
 
 
 def test_a_default_of_json_counts_for_the_key_of_a_limit(shop: App, front: App) -> None:
     front.send("shop.mail")
 
     work = shop.work_queue()
-    (gate,) = work.store.send([("ZRANGE", work.calls.keys.named("limits"), 0, -1)], None)[0]  # type: ignore[misc]
-    assert gate.endswith(b"shop.mail:none=5/60000/5")
+    (limits,) = work.store.send([("ZRANGE", work.calls.keys.named("limits"), 0, -1)], None)[0]  # type: ignore[misc]
+    assert limits.endswith(b"shop.mail:none=5/60000/5")
 
 
 def test_a_default_that_is_not_known_must_be_given_where_a_key_needs_it(shop: App, front: App) -> None:

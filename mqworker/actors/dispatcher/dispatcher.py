@@ -16,8 +16,7 @@ which order things happen; what is decided stands beside it:
   workers.py         room, credit and run times       worker_care.py     who is asked, stopped or let go
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
-  figures.py         what workers counted, kept for people
-  strikes.py         calls that are not to be run
+  records.py         what is kept of runs for people  strikes.py         calls that are not to be run
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from mqworker.actors.dispatcher.lost_workers import (
 )
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
+from mqworker.actors.dispatcher.records import Records
 from mqworker.actors.dispatcher.run_times import RunTimes
 from mqworker.actors.dispatcher.strikes import StrikeWatch
 from mqworker.actors.dispatcher.telemetry import Telemetry
@@ -73,7 +73,6 @@ from mqworker.actors.mail import (
     PeerLost,
     ReportsAccepted,
     RetireWorker,
-    RunsCounted,
     StandReady,
     WorkerExited,
     WorkerLeaving,
@@ -110,21 +109,16 @@ class Dispatcher:
         tickets: Tickets,
         log: Logger,
         predecessor: Predecessor | None = None,
-        figures: FiguresBook | None = None,
         strikes: StrikeWatch | None = None,
-        accidents: AccidentLog | None = None,
-        telemetry: Telemetry | None = None,
+        records: Records | None = None,
     ) -> None:
-        """`telemetry` is None while tracing is off."""
-        self._accidents = accidents
         self._queues = queues
-        self._telemetry = telemetry
         self._foreign_queues = foreign_queues
         self._slots = slots
         self._workers = Workers()
         self._times = RunTimes()
         self._lost = LostWorkers()
-        self._crash_reports = CrashReports(log)
+        self._records = records or Records(CrashReports(log))
         self._care = WorkerCare(self._workers, slots, queues, log)
         self._claiming = Claiming(store, queues, log)
         self._permits = PermitRequests(self._workers, self._times)
@@ -144,7 +138,7 @@ class Dispatcher:
             suspend=self._claiming.suspend,
             cancel=lambda message: self._stop(Stop(message, is_kill=False)),
             log=log,
-            note_stray_run=None if telemetry is None else telemetry.note_stray,
+            note_stray_run=self._records.note_stray,
         )
         self._reconciliation = Reconciliation(
             store,
@@ -157,7 +151,6 @@ class Dispatcher:
             log=log,
             is_successor=predecessor.has_been,
         )
-        self._figures = figures
         self._strikes = strikes
         self._wake_ups = WakeUps(store)
         self._poll_at_ms = 0
@@ -175,8 +168,7 @@ class Dispatcher:
         match mail:
             case DeliveriesFinished():
                 self._finish(mail, self._workers[sender], now_ms)
-                # Before the report is accepted: should we die in between, it is repeated, and this with it.
-                return () if self._telemetry is None else self._telemetry.reported(mail.telemetry)
+                return self._records.note_report(mail)
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._workers[sender], queue, fences, now_ms)
             case DeliveriesListed():
@@ -200,15 +192,8 @@ class Dispatcher:
             case Drain(grace_ms):
                 self._begin_drain(now_ms + grace_ms)
             case _:
-                self._note_figures(mail, now_ms)
+                self._records.hear(mail, now_ms)
         return ()
-
-    def _note_figures(self, mail: Mail, now_ms: int) -> None:
-        """What workers counted, and how much the exporter can take."""
-        if isinstance(mail, RunsCounted):
-            self._count(mail.figures, now_ms)
-        elif self._telemetry is not None:
-            self._telemetry.hear(mail)
 
     # Time
 
@@ -231,10 +216,7 @@ class Dispatcher:
         self._reconcile(now_ms)
         self._give_back.release_overdue(now_ms)
         yield from self._look_after_workers(now_ms)
-        if self._figures is not None:
-            self._figures.turn(now_ms)
-        if self._accidents is not None:
-            self._accidents.write(now_ms)
+        yield from self._records.turn(self._workers, now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
 
@@ -278,8 +260,7 @@ class Dispatcher:
             "batch_size": self._times.batch_size(),
             "lost_leases": sum(queue.lost_leases for queue in self._queues),
             **self._care.facts(),
-            **({} if self._figures is None else self._figures.facts()),
-            **({} if self._telemetry is None else {"telemetry_dropped": self._telemetry.dropped}),
+            **self._records.facts(),
         }
 
     # Hear
@@ -385,11 +366,6 @@ class Dispatcher:
         if queue.is_limited:
             self._permits.hurry(now_ms)
 
-    # Any: numbers, see RunsCounted.
-    def _count(self, figures: list[list[Any]], now_ms: int) -> None:
-        if self._figures is not None:
-            self._figures.add(figures, now_ms)
-
     def _take_back(self, worker: WorkerState, queue: str, fences: Sequence[int], now_ms: int) -> None:
         flights = [(fence, worker.drop(queue, fence)) for fence in fences]
         returned = [
@@ -421,7 +397,6 @@ class Dispatcher:
 
     def _look_after_workers(self, now_ms: int) -> Iterator[Post]:
         yield from self._care.look_after(now_ms)
-        yield from self._crash_reports.posts(self._workers)
         yield from self._permits.mails(now_ms)
 
     def _reconcile(self, now_ms: int) -> None:
@@ -447,18 +422,14 @@ class Dispatcher:
             self._settle_flights_of(lost, now_ms)
         # While a worker with a broken pipe lives, nobody else may have what it runs.
         unreachable = self._lost.take_unreachable(now_ms)
-        lost_runs = [] if self._telemetry is None else self._telemetry.take_lost()
-        return [*lost_runs, *(Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable)]
+        return [
+            *self._records.take_lost(),
+            *(Post(SUPERVISOR, KillWorker(worker, PIPE_BROKE)) for worker in unreachable),
+        ]
 
     def _settle_flights_of(self, lost: LostWorker, now_ms: int) -> None:
         settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
-        if self._telemetry is not None:
-            self._telemetry.note_lost(lost, settlements_by_queue, now_ms)
-        self._crash_reports.note(settlements_by_queue, lost.worker, lost.cause)
-        if self._figures is not None:
-            self._figures.note_crashes(settlements_by_queue, self._turned_at_ms)
-        if self._accidents is not None:
-            self._accidents.note(settlements_by_queue, lost.worker, lost.cause)
+        self._records.note_lost(lost, settlements_by_queue, now_ms)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
 
@@ -475,8 +446,7 @@ class Dispatcher:
         in_flight = bool(self._lost) or not has_no_early_start or bool(holders)
         if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
-            if self._figures is not None:
-                self._figures.write(now_ms)
+            self._records.close(now_ms)
             for worker in self._workers:
                 yield Post(worker.name, ReportsAccepted(worker.take_accepted(now_ms)))
                 yield Post(worker.name, Drain(0))
@@ -504,16 +474,24 @@ def main(control: Mailbox, start: ChildStart) -> int:
         tickets=tickets,
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
-        figures=FiguresBook(
-            start.settings.namespace,
-            consumer,
-            lambda call: int(store.attempt(store.begin([call]))[0]),
-            is_exported=start.settings.http is not None,
-        ),
         strikes=StrikeWatch(store, start.settings.namespace),
-        accidents=AccidentLog(store, options.namespace, start.consumer.rsplit(".", 2)[0], logger_of(start)),
-        telemetry=None if start.settings.otel == "off" else Telemetry(SystemClock().now_ms),
+        records=_records(start, store),
     )
     exit_code = run_dispatcher(dispatcher, control, start, store)
     foreign_queues.close()
     return exit_code
+
+
+def _records(start: ChildStart, store: Store) -> Records:
+    namespace, log = start.settings.namespace, logger_of(start)
+    return Records(
+        CrashReports(log),
+        FiguresBook(
+            namespace,
+            ConsumerName(start.consumer),
+            lambda call: int(store.attempt(store.begin([call]))[0]),
+            is_exported=start.settings.http is not None,
+        ),
+        AccidentLog(store, namespace, start.consumer.rsplit(".", 2)[0], log),
+        None if start.settings.otel == "off" else Telemetry(SystemClock().now_ms),
+    )

@@ -93,7 +93,7 @@ def _queue_families(view: SystemView, queues: Sequence[tuple[Labels, QueueView]]
         (("", labels, int(queue.trouble is not None)) for labels, queue in queues),
     )
     yield from family(
-        "mqworker_gate_waiting",
+        "mqworker_limited_messages",
         "gauge",
         "Messages that wait for a permit of a rate limit.",
         (("", labels, queue.limited) for labels, queue in queues if queue.trouble is None),

@@ -63,7 +63,7 @@ def note_call(namespace: str, mark: str, accident: Accident) -> Call[int]:
 
 
 def read_accidents(store: Store, namespace: str, count: int = 100) -> list[Accident]:
-    """The newest, the newest first; what a foreign hand wrote among them is passed over."""
+    """The newest, the newest first; what others wrote among them is passed over."""
     key = accidents_key(namespace)
     entries: RawReply = store.send([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
     found = (_accident(entry_id, fields) for entry_id, fields in entries or [])

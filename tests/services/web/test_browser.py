@@ -361,7 +361,7 @@ def test_a_limit_tells_who_waits_and_when_the_next_may_start(browser: Browser, s
     app.close()
     browser.open("/limits")
 
-    browser.wait_for("2 wait at 1 gate")
+    browser.wait_for("2 wait, for 1 combination of limits")
     browser.wait_for("in 59 min")
 
 
