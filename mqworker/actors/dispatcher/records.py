@@ -1,7 +1,7 @@
-"""What is kept of runs for people: figures, accidents, lines in the log, spans. Nothing here decides anything.
+"""What is kept of runs for people: figures, accidents, log lines, spans. Nothing here decides anything.
 
-figures.py     counted by workers, kept for a day         accidents.py   workers that died over what they ran
-telemetry.py   spans on their way to the exporter         CrashReports   log lines, and the hooks of what was given up
+  figures.py     counted by workers, kept for a day    accidents.py   workers that died over what they ran
+  telemetry.py   spans on their way to the exporter    CrashReports   log lines, hooks of what was given up
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Records:
             self.telemetry.hear(mail)
 
     def note_report(self, mail: DeliveriesFinished) -> Sequence[Post]:
-        """To be posted before the report is accepted: if we die in between, it is repeated, and this with it."""
+        """To be posted before the report is accepted: if we die in between, both are repeated."""
         return () if self.telemetry is None else self.telemetry.reported(mail.telemetry)
 
     def note_lost(
