@@ -1,7 +1,7 @@
 """What is kept of runs for people: figures, accidents, log lines, spans. Nothing here decides anything.
 
-  figures.py     counted by workers, kept for a day    accidents.py   workers that died over what they ran
-  telemetry.py   spans on their way to the exporter    CrashReports   log lines, hooks of what was given up
+Workers count their runs (figures.py); who died over what is written down (accidents.py) and logged, and hooks
+are told of what was given up (CrashReports); spans go to the exporter (telemetry.py).
 """
 
 from __future__ import annotations
