@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,40 +18,29 @@ settings.load_profile("mqworker")
 
 ROOT = make_root()
 _PURE = ("unit", "architecture", "typing")
-_wide_directories: set[str] = set()
-"""Where processes of fixtures work that live longer than one test: they may be started again in one."""
-
-
-def pytest_sessionfinish(exitstatus: int) -> None:
-    """Keep what a failed test left on disk."""
-    if exitstatus == 0:
-        shutil.rmtree(ROOT, ignore_errors=True)
-
-
-def _is_pure(request: pytest.FixtureRequest) -> bool:
-    return request.path.relative_to(Path(__file__).parent).parts[0] in _PURE
+_test_by_pid: dict[int, str] = {}
+"""After which test each process was seen first: it, or one of its fixtures, started it."""
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test that leaves a process behind; what fixtures of a module started is theirs to end."""
-    if _is_pure(request) or "docs" in request.path.parts:  # pages run beside each other
-        yield
-        return
-    before = running(ROOT)
-    _wide_directories.update(process.directory for process in before.values())
+def _notes_what_it_starts(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    left = end_those_left(ROOT, _wide_directories, set(before))
-    assert left == [], "the test left these behind"
+    if request.path.relative_to(Path(__file__).parent).parts[0] not in _PURE:
+        for pid in running(ROOT):
+            _test_by_pid.setdefault(pid, request.node.nodeid)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left_behind_by_fixtures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The same for the fixtures of a module."""
-    if _is_pure(request):
-        yield
-        return
-    before = running(ROOT)
-    yield
-    left = end_those_left(ROOT, {process.directory for process in before.values()}, set(before))
-    assert left == [], "fixtures of the module left these behind"
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """No test leaves a server or a node behind: by now all fixtures have ended what they started.
+
+    What failed tests left on disk is kept.
+    """
+    left = end_those_left(ROOT)
+    for process in left:
+        told = _test_by_pid.get(process.pid, "a test")
+        where = f"{process.pid} in {process.directory}: {process.command}"
+        sys.stderr.write(f"\n{told} left a process behind: {where}\n")
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif exitstatus == 0:
+        shutil.rmtree(ROOT, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Which servers and nodes of this test run are alive: so that a test that leaves one behind fails.
+"""Which servers and nodes of this test run are alive: so that a run that leaves one behind fails.
 
 Everything that a run starts lives below one directory of its own (`ROOT`), as the place where its processes
 work or in their command lines; what runs beside it, of another run, is not looked at. A process that is
@@ -60,16 +60,10 @@ def _running(entry: Path, root: str) -> Running | None:
     return None
 
 
-def end_those_left(root: Path, known_directories: set[str], known_pids: set[int]) -> list[Running]:
-    """What is alive and was not known before, though there was time to end; it is ended now."""
+def end_those_left(root: Path) -> list[Running]:
+    """What is alive though there was time to end; it is ended now."""
     ends_at = time.monotonic() + GONE_WITHIN_S
-    while left := [
-        process
-        for process in running(root).values()
-        if process.pid not in known_pids and process.directory not in known_directories
-    ]:
-        if time.monotonic() >= ends_at:
-            break
+    while (left := list(running(root).values())) and time.monotonic() < ends_at:
         time.sleep(0.05)
     for process in left:
         with suppress(ProcessLookupError):
