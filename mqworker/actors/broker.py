@@ -122,6 +122,7 @@ class Broker:
             "fired": self._schedules.fired,
             "ticks_skipped": self._schedules.skipped,
             "server_clock_steps": self._schedules.server_clock.steps,
+            "server_clock_step": self._schedules.latest_clock_step,
             "queues": len(self._roster),
             "fanned_out": self._topics.moved,
         }

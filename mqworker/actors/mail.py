@@ -106,6 +106,7 @@ class WorkerReady:
     held: list[list[Any]] = field(default_factory=list)
     """What it has from a dispatcher before this one and nobody has accepted: each queue, fence, task, record.
     The record is empty where the server keeps it, which is in work queues."""
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

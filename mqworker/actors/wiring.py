@@ -38,6 +38,7 @@ def open_store(start: ChildStart, quarantine: Quarantine | None = None) -> Store
         connect_timeout_s=min(settings.connect_timeout_s, _ACTOR_READ_TIMEOUT_S),
         read_timeout_s=min(settings.read_timeout_s, _ACTOR_READ_TIMEOUT_S),
         client_name=f"mqworker-{start.name}".replace(":", "-"),
+        leaves_hung=True,
     )
     return Store(connection, retry_for_ms=0, quarantine=quarantine)
 

@@ -10,6 +10,8 @@ class ServerClock:
     def __init__(self) -> None:
         self.steps = 0
         """How often it was set, as far as anybody looked."""
+        self._latest: tuple[int, int] | None = None
+        """By how much it was set the last time, and when."""
         self._known: tuple[int, int, int] | None = None
 
     def note(self, server_ms: int, asked_at_ms: int, answered_at_ms: int) -> int:
@@ -27,4 +29,12 @@ class ServerClock:
         if abs(step_ms) < LEAST_STEP_MS:
             return 0
         self.steps += 1
+        self._latest = (step_ms, answered_at_ms)
         return step_ms
+
+    def latest_step(self, now_ms: int) -> dict[str, int] | None:
+        """The last time that it was set: by how much, and how long ago; now is by the monotonic clock."""
+        if self._latest is None:
+            return None
+        step_ms, noted_at_ms = self._latest
+        return {"by_ms": step_ms, "ago_ms": now_ms - noted_at_ms}

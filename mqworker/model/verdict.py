@@ -51,6 +51,8 @@ class VerdictLimits:
     """An old message at the front is no trouble where the whole line will be gone so soon."""
     memory_share: float = 0.9
     length_share: float = 0.95
+    clock_step_ms: int = 600_000
+    """So long it is said that the server's clock was set: most leases that end by time are over by then."""
 
 
 _LONG_S = 120
@@ -75,7 +77,7 @@ class Verdict:
 
 def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
     """The verdict on everything behind one server."""
-    remarks = tuple(_remarks(view.server))
+    remarks = (*_remarks(view.server), *_of_clock(view, limits))
     if not view.nodes and not view.is_partial:
         reason = "no node beats, nothing runs; start `mqworker run`"
         return Verdict(Health.DOWN, (reason, *_backlog(view)), remarks)
@@ -94,6 +96,28 @@ def judge(view: SystemView, limits: VerdictLimits = USUAL_LIMITS) -> Verdict:
 def _remarks(server: ServerView) -> Iterator[str]:
     if not server.is_append_only:
         yield "the server has no append-only file (appendonly no): what it holds is lost when it dies"
+
+
+def _of_clock(view: SystemView, limits: VerdictLimits) -> Iterator[str]:
+    """Said once, however many nodes have seen it."""
+    steps = [child.facts.get("server_clock_step") for node in view.nodes for child in node.children]
+    known = [
+        (step["ago_ms"], step["by_ms"])
+        for step in steps
+        if isinstance(step, dict) and all(isinstance(step.get(name), int) for name in ("ago_ms", "by_ms"))
+    ]
+    if not known:
+        return
+    ago_ms, by_ms = min(known)
+    if ago_ms > limits.clock_step_ms:
+        return
+    way, when, what = (
+        ("forward", "sooner", "may run twice") if by_ms > 0 else ("back", "later", "wait longer")
+    )
+    yield (
+        f"the server's clock was set {way} by {_time(abs(by_ms))}, {_time(ago_ms)} ago: leases that end by "
+        f"time (claims without a consumer, RSMQ, gq) end so much {when}, and their messages {what}"
+    )
 
 
 def _backlog(view: SystemView) -> Iterator[str]:

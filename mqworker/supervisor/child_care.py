@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from mqworker.actors.cpu_wait import CpuWait
 from mqworker.actors.frame import NO_MAIL, BrokenFrame
 from mqworker.actors.mail import (
     Attach,
@@ -172,6 +173,7 @@ class ChildCare:
             )
             return
         record.state = State.STARTING
+        record.cpu_wait = CpuWait(child.process.pid, now_ms)
         self._selector.register(child.control.fileno(), selectors.EVENT_READ, partial(self._hear, record))
         self._selector.register(child.process.fileno(), selectors.EVENT_READ, partial(self._collect, record))
         self._wire(record)
@@ -261,10 +263,11 @@ class ChildCare:
         ):
             self.kill(record, PIPE_CLOSED, Fault.COUNTED)
             return
-        match _check_of(record.role)(record.vitals, self._limits.liveness, now_ms):
+        match self._action_for(record, now_ms):
             case ChildAction.PING:
                 record.vitals.pings += 1
-                record.vitals.pinged_at_ms = now_ms
+                record.vitals.pinged_at_ms, record.vitals.starved_ms = now_ms, 0
+                record.cpu_wait = CpuWait(child.process.pid, now_ms)
                 self.tell(record, Ping(record.vitals.pings))
             case ChildAction.ABORT:
                 record.vitals.aborted_at_ms = now_ms
@@ -275,6 +278,14 @@ class ChildCare:
                 child.process.send(signal.SIGKILL)
             case ChildAction.FINE:
                 pass
+
+    def _action_for(self, record: ChildRecord, now_ms: int) -> ChildAction:
+        check, vitals = _check_of(record.role), record.vitals
+        action = check(vitals, self._limits.liveness, now_ms)
+        if action is ChildAction.ABORT and record.cpu_wait is not None:
+            vitals.starved_ms = record.cpu_wait.ms(now_ms)  # asked only now: it reads some files
+            action = check(vitals, self._limits.liveness, now_ms)
+        return action
 
     # Collecting
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from mqworker.actors.cpu_wait import CpuWait
 from mqworker.model.figures import Figures, Plain
 from mqworker.supervisor.child import Child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
@@ -39,6 +40,8 @@ class ChildRecord:
     generation: int = 0
     child: Child | None = None
     vitals: Vitals = field(default_factory=lambda: Vitals(0))
+    cpu_wait: CpuWait | None = None
+    """Since it was started, or since it was last sent a ping."""
     history: RestartHistory = field(default_factory=RestartHistory)
     restart_at_ms: int = 0
     has_been_ready: bool = False

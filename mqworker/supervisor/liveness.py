@@ -41,25 +41,29 @@ class Vitals:
     ponged_at_ms: int | None = None
     aborted_at_ms: int | None = None
     pings: int = 0
+    starved_ms: int = 0
+    """How much of its present silence it waited for a CPU: that does not count."""
 
 
 def check_process(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     """For a child that must answer."""
+    lively_ms = now_ms - vitals.starved_ms
     if vitals.aborted_at_ms is not None:
         return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, ChildAction.KILL)
     if vitals.ready_at_ms is None:
-        return _over(vitals.started_at_ms, limits.ready_within_ms, now_ms, ChildAction.ABORT)
+        return _over(vitals.started_at_ms, limits.ready_within_ms, lively_ms, ChildAction.ABORT)
     if vitals.pinged_at_ms is not None:
-        return _over(vitals.pinged_at_ms, limits.silent_after_ms, now_ms, ChildAction.ABORT)
+        return _over(vitals.pinged_at_ms, limits.silent_after_ms, lively_ms, ChildAction.ABORT)
     return _ping_due(vitals, limits, now_ms)
 
 
 def check_worker(vitals: Vitals, limits: LivenessLimits, now_ms: int) -> ChildAction:
     """For a child that runs user code: only its start is limited."""
+    lively_ms = now_ms - vitals.starved_ms
     if vitals.aborted_at_ms is not None:
         return _over(vitals.aborted_at_ms, limits.kill_after_abort_ms, now_ms, ChildAction.KILL)
     if vitals.ready_at_ms is None:
-        return _over(vitals.started_at_ms, limits.worker_ready_within_ms, now_ms, ChildAction.ABORT)
+        return _over(vitals.started_at_ms, limits.worker_ready_within_ms, lively_ms, ChildAction.ABORT)
     return ChildAction.FINE if vitals.pinged_at_ms is not None else _ping_due(vitals, limits, now_ms)
 
 

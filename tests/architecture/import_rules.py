@@ -14,6 +14,7 @@ SHARED_ACTOR_MODULES = {
     *("mail", "frame", "mailbox", "actor", "child_start", "wiring"),
     # what several of them use; none of these is an actor
     *(
+        "cpu_wait",
         "early_start",
         "garbage",
         "node_file",

@@ -9,8 +9,10 @@ from tests.drills.conftest import Report, Sized
 from tests.drills.drill_app import ONCE_QUEUE
 from tests.drills.node import PATIENT
 from tests.drills.scene import Scene
+from tests.support.deadline import wait_until
 
 DEADLINE_S = 90.0
+WORKERS = 2
 
 
 def test_d11_what_may_run_once_at_most_never_runs_twice(scene: Scene, sized: Sized, report: Report) -> None:
@@ -45,3 +47,33 @@ def test_d11_what_may_run_once_at_most_never_runs_twice(scene: Scene, sized: Siz
     assert len(unfinished) + len(account.lost) > 0
     assert len(unfinished) + len(account.lost) <= kills  # one for each worker that died
     assert {run.pid for run in unfinished} <= account.struck_pids
+
+
+def test_d11_a_killed_dispatcher_loses_what_it_had_acked_and_not_handed_out_and_nothing_more(
+    scene: Scene, sized: Sized, report: Report
+) -> None:
+    kills, count = sized(8, 60), sized(3_000, 30_000)
+    node = scene.add_node(program=PATIENT)
+    node.wait_complete()
+    publishing = scene.publish_beside("once", count, per_s=count / sized(6, 60))
+    killed = 0
+    while killed < kills:
+        before = scene.ledger_bytes()
+        wait_until(lambda before=before: scene.ledger_bytes() > before, "it is at work", DEADLINE_S)
+        killed += node.kill("dispatcher")
+        time.sleep(0.2)
+    publishing.join()
+    scene.wait_drained(DEADLINE_S, queues=(ONCE_QUEUE,))
+    assert node.stop() == 0
+
+    account = scene.account(queues=(ONCE_QUEUE,))
+    acked_unrun = {each.message for each in account.acked_unrun}
+    report(f"{account.summary()}; acked and not handed out {len(acked_unrun)}")
+    assert account.duplicates == 0
+    assert not account.acked_twice
+    assert not account.unsettled
+    assert {account.published[key] for key in account.lost} == acked_unrun, "nothing is lost in another way"
+    # In one turn it acknowledges one for each worker that is free.
+    assert len(acked_unrun) <= kills * WORKERS
+    ended = {run.key for run in account.finished}
+    assert all(run.key in ended for run in account.executions), "workers outlive it, with what they run"

@@ -14,7 +14,8 @@ from tests.drills.scene import resumes_within
 from tests.support.fault_proxy import FaultProxy, Mode
 from tests.support.real_server import RealServer, free_port
 
-RESUMES_WITHIN_S = 5.0
+RESUMES_WITHIN_S = 15.0
+"""A call's time-out, a pause and another try take 3 s at most; the rest is for a busy machine."""
 DEADLINE_S = 90.0
 PER_S = 300.0
 
@@ -37,9 +38,10 @@ def test_d4_work_goes_on_after_whatever_happens_to_connections(
             with server.client() as client:
                 time.sleep(0.1)
                 fault(server, proxy, client, seconds)
+            before = scene.executed()
             scene.publish("work", 50)
             try:
-                waited = resumes_within(scene, RESUMES_WITHIN_S, scene.executed)
+                waited = resumes_within(scene, RESUMES_WITHIN_S, scene.executed, before)
             except AssertionError as error:
                 raise AssertionError(f"after {name}: {error}") from None
             if waited > slowest:

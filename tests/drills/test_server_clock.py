@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 
+from mqworker.model.settlement import Ack
 from tests.drills.conftest import MakeScene, Report, Sized
 from tests.drills.node import PATIENT, DrillNode
 from tests.drills.rate_app import QUEUE, TIGHT, build_app
@@ -16,10 +20,13 @@ from tests.drills.scene import Scene
 from tests.drills.starts import most_over
 from tests.support.deadline import wait_until
 from tests.support.ledger import read_ledger
+from tests.support.messages import a_message
+from tests.support.node_process import ROOT
 from tests.support.stepped_server import SteppedServer
 
 APP = "tests.drills.rate_app:app"
 HOUR_S, DAY_S = 3_600, 86_400
+DEADLINE_S = 90.0
 GOES_ON_S = 10.0
 """A schedule looks every second, and a permit is there within one; the rest is for a busy machine."""
 MOST_MADE_UP = 100
@@ -106,6 +113,36 @@ def test_d23_nobody_falls_silent_because_the_clock_was_set(
     account.check()
     assert not [line for node in nodes for line in node.logged("consumer_reaped")]
     assert account.duplicates == 0
+
+
+def test_d23_a_lease_that_ends_by_time_ends_with_the_clock_and_status_says_so(
+    stepped: SteppedServer, make_scene: MakeScene
+) -> None:
+    scene = make_scene(stepped.url)
+    node = scene.add_node()
+    node.wait_complete()
+    outside = scene.queue("outside")
+    outside.enqueue(a_message())
+    wait_until(lambda: node.child("broker")["facts"]["rounds"] > 0, "the node knows the time")
+    (claimed,) = outside.claim(1, lease_ms=HOUR_S * 500)
+
+    stepped.set_clock(HOUR_S)
+
+    wait_until(lambda: outside.counts().ready == 1, "it came back, half an hour too soon", DEADLINE_S)
+    assert outside.settle(Ack(claimed)), "the late ack is refused"
+    wait_until(lambda: "set forward by 60 min" in _status(scene), "status says so", DEADLINE_S)
+
+
+def _status(scene: Scene) -> str:
+    asked = subprocess.run(
+        [sys.executable, "-m", "mqworker", "status", "-r", scene.url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "400"},
+        check=False,
+    )
+    return asked.stdout
 
 
 def _wait_for_more(scene: Scene, prefix: str, more: int) -> None:

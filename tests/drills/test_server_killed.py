@@ -78,8 +78,9 @@ def test_d3c_a_server_that_goes_back_in_time_acknowledges_nothing_unrun(
             node.wait_complete()
         with server.client() as client:
             for _ in range(rounds):
+                before = scene.executed()
                 scene.publish("work", 400)
-                resumes_within(scene, RESUMES_WITHIN_S, scene.ledger_bytes)
+                resumes_within(scene, RESUMES_WITHIN_S, scene.executed, before)
                 client.save()
                 time.sleep(LAG_S)
                 client.execute_command("DEBUG", "RELOAD", "NOSAVE")

@@ -380,7 +380,7 @@ class Dispatcher:
     def _welcome(self, mail: WorkerReady, sender: str, now_ms: int) -> Sequence[Post]:
         worker = self._workers[sender]
         worker.tasks, worker.threads, worker.concurrency = mail.tasks, mail.threads, mail.concurrency
-        worker.last_report_ms = now_ms
+        worker.last_report_ms, worker.pid = now_ms, mail.pid
         self._queues.learn(replace(mail, tasks={**self._workers.tasks(), **mail.tasks}))
         self._choose_channels()
         self._adoption.note_heard(sender)

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from mqworker.actors.actor import SUPERVISOR, Post
+from mqworker.actors.cpu_wait import CpuWait
 from mqworker.actors.dispatcher.lost_workers import CANCELLED, release
 from mqworker.actors.dispatcher.queue import DispatchedQueues
 from mqworker.actors.dispatcher.workers import Question, Workers, WorkerState
@@ -27,7 +28,8 @@ LOOK_EVERY_MS = 20
 ASK_AFTER_MS = 2_000
 """A worker that has deliveries and was silent for so long is asked which ones; and again as often."""
 ANSWER_WITHIN_MS = 8_000
-"""One that runs nothing and does not answer is killed then: its loop hangs, or the process is stopped."""
+"""One that runs nothing and does not answer is killed then: its loop hangs, or the process is stopped. Time
+in which it waited for a CPU does not count."""
 
 _CUT_ADVICE = "they go back to their queue, uncounted, and run again; a longer drain_s lets them finish"
 
@@ -65,13 +67,14 @@ class WorkerCare:
         if not worker.is_heard:
             return  # it has not said yet what it has
         if worker.question is not None:
-            is_late = now_ms - worker.question.asked_at_ms >= ANSWER_WITHIN_MS
-            if is_late and not self._is_running(worker):
+            if not self._is_running(worker) and worker.question.is_late(ANSWER_WITHIN_MS, now_ms):
                 worker.question.asked_at_ms = now_ms  # asked for again if it lives on
+                worker.question.cpu_wait = CpuWait(worker.pid, now_ms)
                 yield Post(SUPERVISOR, KillWorker(worker.name, "has deliveries, runs none, does not answer"))
         elif now_ms - max(worker.last_report_ms, worker.last_list_ms) >= ASK_AFTER_MS:
             keys = frozenset(worker.flights.keys() - worker.presumed.keys())
-            worker.question = Question(next(self._numbers), now_ms, keys)
+            cpu_wait = CpuWait(worker.pid, now_ms)
+            worker.question = Question(next(self._numbers), now_ms, keys, cpu_wait)
             yield Post(worker.name, ListDeliveries(worker.question.number))
 
     def tell_of_cut(self, holders: Collection[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqworker.actors.cpu_wait import CpuWait
 from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.model.record import id_of
 from mqworker.model.settlement import UNKNOWN_TASK
@@ -47,6 +48,12 @@ class Question:
     asked_at_ms: int
     flights: frozenset[tuple[str, int]]
     """What it had been given by then, by queue and fence."""
+    cpu_wait: CpuWait
+
+    def is_late(self, limit_ms: int, now_ms: int) -> bool:
+        """Whether it could have answered for so long; while it waits for a CPU it cannot."""
+        passed_ms = now_ms - self.asked_at_ms
+        return passed_ms >= limit_ms and passed_ms - self.cpu_wait.ms(now_ms) >= limit_ms
 
 
 @dataclass(slots=True)
@@ -54,6 +61,8 @@ class WorkerState:
     """A worker as the dispatcher sees it."""
 
     name: str
+    pid: int = 0
+    """0 while it is unknown."""
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     concurrency: int = 1
     threads: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -157,6 +158,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
         queues={name: _queue_facts(app.queues.get(name)) for name in sorted(queues)},
         threads=settings.threads,
         concurrency=settings.concurrency,
+        pid=os.getpid(),
     )
 
 

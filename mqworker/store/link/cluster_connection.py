@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.model.clock import SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import Cluster, HostPort
+from mqworker.store.link.hung_server import HungServer
 from mqworker.store.link.options import Limits, access_of
-from mqworker.store.link.pool import LinkPool, open_link
+from mqworker.store.link.pool import Link, LinkPool, open_link
 from mqworker.store.link.server_errors import ServerName, each_settled, settled, was_executed
 from mqworker.store.link.slots import (
     CLUSTER_SLOTS,
@@ -30,15 +32,22 @@ from mqworker.store.link.slots import (
 from mqworker.store.link.subscription import Subscription
 from mqworker.store.outage import SLOT_PAUSE_S
 
+_monotonic_s = SystemClock().monotonic_s
+
 
 class ClusterConnection:
     """Routes by slot. The slot table is asked for at the first call, and again after trouble with a node."""
 
-    def __init__(self, address: Cluster, limits: Limits, name: ServerName) -> None:
+    def __init__(
+        self, address: Cluster, limits: Limits, name: ServerName, *, leaves_hung: bool = False
+    ) -> None:
+        """`leaves_hung`: of a node that hangs only the first call waits; see hung_server.py."""
         self._address = address
         self._limits = limits
         self._name = name
+        self._leaves_hung = leaves_hung
         self._pool_by_place: dict[HostPort, LinkPool] = {}
+        self._guard_by_place: dict[HostPort, HungServer] = {}
         self._table: SlotTable | None = None
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
@@ -110,6 +119,8 @@ class ClusterConnection:
 
     def close(self) -> None:
         """Close the idle links to all nodes."""
+        for guard in list(self._guard_by_place.values()):
+            guard.close()
         for pool in list(self._pool_by_place.values()):
             pool.close()
 
@@ -142,10 +153,16 @@ class ClusterConnection:
         return self._learn(send, replies)
 
     def _exchange(self, send: Send, commands: Sequence[Command]) -> list[object]:
+        return replies_of(send, self._ask(send.place, commands_of(send, commands)))
+
+    def _ask(self, place: HostPort, commands: Sequence[Command]) -> list[object]:
+        began_s = _monotonic_s()
         try:
-            return replies_of(send, self._pool(send.place).exchange(commands_of(send, commands)))
+            return self._pool(place).exchange(commands)
         except StoreUnavailable:
             self._table = None
+            if place in self._guard_by_place:
+                self._guard_by_place[place].note_trouble(began_s)
             raise
 
     def _learn(self, send: Send, raw: Sequence[object]) -> list[Send]:
@@ -170,7 +187,7 @@ class ClusterConnection:
         for place in dict.fromkeys([*self._address.nodes, *self._pool_by_place]):
             pool = self._pool(place)
             try:
-                table = parse_slots(settled(pool.exchange([CLUSTER_SLOTS]), pool.name)[0], place)
+                table = parse_slots(settled(self._ask(place, [CLUSTER_SLOTS]), pool.name)[0], place)
             except MqworkerError as error:
                 reasons.append(str(error))
                 continue
@@ -186,6 +203,12 @@ class ClusterConnection:
             access, limits = access_of(self._address), self._limits
             # `setdefault`: two threads may get here at once, and one pool must win.
             pool = self._pool_by_place.setdefault(
-                place, LinkPool(name, lambda: open_link(place, access, limits, name))
+                place,
+                LinkPool(name, self._guarded(place, name, lambda: open_link(place, access, limits, name))),
             )
         return pool
+
+    def _guarded(self, place: HostPort, name: ServerName, connect: Callable[[], Link]) -> Callable[[], Link]:
+        if not self._leaves_hung:
+            return connect
+        return self._guard_by_place.setdefault(place, HungServer(name, connect)).connect

@@ -66,9 +66,18 @@ class Connection(Protocol):
 
 
 def open_connection(
-    address: ServerAddress, *, connect_timeout_s: float, read_timeout_s: float, client_name: str | None
+    address: ServerAddress,
+    *,
+    connect_timeout_s: float,
+    read_timeout_s: float,
+    client_name: str | None,
+    leaves_hung: bool = False,
 ) -> Connection:
-    """A connection to `address`; the first call opens the first link, so this never fails or blocks."""
+    """A connection to `address`; the first call opens the first link, so this never fails or blocks.
+
+    `leaves_hung` is for actors, which serve all shards of a cluster in turn: for a node that hangs only the
+    first call waits; the others fail at once until it answers a probe.
+    """
     limits = Limits(connect_timeout_s, read_timeout_s, client_name)
     name = ServerName(describe(address), secrets_of(address))
     match address:
@@ -79,7 +88,7 @@ def open_connection(
         case Sentinel():
             return SingleConnection(_sentinel_pool(address, limits, name))
         case Cluster():
-            return ClusterConnection(address, limits, name)
+            return ClusterConnection(address, limits, name, leaves_hung=leaves_hung)
         case _:
             assert_never(address)
 

@@ -54,6 +54,11 @@ class ScheduleFiring:
         self.fired = 0
         self.skipped = 0
 
+    @property
+    def latest_clock_step(self) -> dict[str, int] | None:
+        """The last time that the server's clock was set, None if it never was."""
+        return self.server_clock.latest_step(self._clock.monotonic_ms())
+
     def fire(self) -> int | None:
         """Fire what is due; milliseconds until the next tick, None when there is none."""
         asked_at_ms = self._clock.monotonic_ms()

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from mqworker.model.throughput import Throughput
-from mqworker.model.verdict import Health, judge
+from mqworker.model.verdict import Health, Verdict, judge
 from mqworker.model.view import (
     ChildView,
     ConsumerView,
@@ -263,3 +263,22 @@ def test_a_task_that_waits_for_what_cannot_run_is_named(
         reason for reason in reasons if reason.startswith("parent id-1 on worker:0 of node web-1 waits 7 s")
     ]
     assert [words in reason for reason in found] == ([] if words is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "words"),
+    [
+        (3_600_000, "set forward by 60 min, 20 s ago: leases that end by time"),
+        (-5_000, "set back by 5 s, 20 s ago: leases that end by time"),
+    ],
+)
+def test_that_the_servers_clock_was_set_is_said_while_it_matters(by_ms: int, words: str) -> None:
+    def verdict_after(ago_ms: object) -> Verdict:
+        node = a_node(facts={"server_clock_step": {"by_ms": by_ms, "ago_ms": ago_ms}})
+        return judge(a_view(MAIL, nodes=(node, replace(node, name="web-2"))))
+
+    (remark,) = verdict_after(20_000).remarks
+    assert words in remark
+    assert verdict_after(20_000).health is Health.HEALTHY
+    assert verdict_after(600_001).remarks == ()
+    assert verdict_after("soon").remarks == ()

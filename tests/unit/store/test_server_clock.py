@@ -37,3 +37,14 @@ def test_what_an_answer_may_take_is_no_step() -> None:
     clock.note(SERVER_MS, 0, 0)
 
     assert clock.note(SERVER_MS + LEAST_STEP_MS - 1, 0, 0) == 0
+
+
+def test_the_latest_step_is_known_with_its_age() -> None:
+    clock = ServerClock()
+    clock.note(1_000_000, 0, 0)
+    assert clock.latest_step(5) is None
+
+    clock.note(1_000_000 + 3_600_000 + 500, 500, 500)
+    clock.note(1_000_000 + 3_600_000 + 900, 900, 900)
+
+    assert clock.latest_step(1_500) == {"by_ms": 3_600_000, "ago_ms": 1_000}

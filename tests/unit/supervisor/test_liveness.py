@@ -40,6 +40,15 @@ def test_silence_ends_a_process() -> None:
     assert check_process(silent, LIMITS, 8_000) is ChildAction.KILL
 
 
+def test_a_process_that_waited_for_a_cpu_has_that_time_on_top() -> None:
+    starved = Vitals(0, ready_at_ms=10, pinged_at_ms=1_000, pings=1, starved_ms=4_000)
+
+    assert check_process(starved, LIMITS, 9_999) is ChildAction.FINE
+    assert check_process(starved, LIMITS, 10_000) is ChildAction.ABORT
+    assert check_process(Vitals(0, starved_ms=4_000), LIMITS, 13_999) is ChildAction.FINE
+    assert check_worker(Vitals(0, starved_ms=4_000), LIMITS, 123_999) is ChildAction.FINE
+
+
 def test_silence_does_not_end_a_worker_or_a_server_that_loads() -> None:
     silent = Vitals(0, ready_at_ms=10, pinged_at_ms=1_000, pings=1)
 

@@ -7,7 +7,9 @@ from typing import cast
 
 import pytest
 
+from mqworker.actors import cpu_wait
 from mqworker.actors.actor import SUPERVISOR, Post
+from mqworker.actors.cpu_wait import ThreadTimes
 from mqworker.actors.dispatcher.worker_care import (
     ANSWER_WITHIN_MS,
     ASK_AFTER_MS,
@@ -172,3 +174,21 @@ def test_a_hard_time_out_asks_the_supervisor_to_kill_that_worker(stage: Stage) -
 
     assert Post(SUPERVISOR, KillWorker("worker:0", "hard time-out")) not in early
     assert Post(SUPERVISOR, KillWorker("worker:0", "hard time-out")) in late
+
+
+def test_a_worker_that_waits_for_a_cpu_is_not_killed_until_it_has_had_time_to_answer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {1: ThreadTimes(0, 0, is_ready=False)}
+    monkeypatch.setattr(cpu_wait, "times_of", lambda _pid: dict(times))
+    a_batch(stage)
+    stage.turn(passed_ms=ASK_AFTER_MS)
+    times[1] = ThreadTimes(1_000_000, 7_000 * 1_000_000, is_ready=False)
+
+    killed = [killed_in(stage.turn(passed_ms=ms)) for ms in (ANSWER_WITHIN_MS, 6_999, 1)]
+
+    assert killed == [[], [], ["worker:0"]]
+
+
+def killed_in(posts: list[Post]) -> list[str]:
+    return [post.mail.worker for post in posts if isinstance(post.mail, KillWorker)]
