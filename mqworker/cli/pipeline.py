@@ -59,7 +59,7 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(
         *args: object,
         redis_url: str | None,
-        lake: Path | None,
+        lake: str | None,
         master: str,
         conf: tuple[str, ...],
         **rest: Any,  # noqa: ANN401 - the options of the command itself
@@ -68,12 +68,16 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
         from mqworker_services.pipeline.lake import Lake as LakeFolders  # noqa: PLC0415 - optional
 
         settings = load_settings({"redis_url": redis_url})
-        folders = LakeFolders((lake or settings.data_dir / "lake").absolute())
+        folders = LakeFolders.at(lake or str(settings.data_dir / "lake"))
         command(*args, pipeline_run=PipelineRun(settings, folders, master, conf), **rest)
 
     for option in (
         REDIS_URL,
-        click.option("--lake", type=click.Path(path_type=Path), help="Folder.  [default: .mqworker/lake]"),
+        click.option(
+            "--lake",
+            metavar="DIR",
+            help="Folder, or file:///…; shared by all executors.  [default: .mqworker/lake]",
+        ),
         click.option(
             "--master", default="local[*]", show_default=True, help="Spark master, spark://… or local."
         ),
@@ -111,7 +115,13 @@ def pipeline_command() -> None:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="When events were dropped before they were archived.",
+    help="When events were dropped before they were archived: the queue stands still, or goes on.",
+)
+@click.option(
+    "--accept-loss",
+    multiple=True,
+    metavar="QUEUE",
+    help="Go on with what this queue has, for good; may be repeated.",
 )
 def archive(
     *,
@@ -122,6 +132,7 @@ def archive(
     max_events: int,
     interval: float,
     on_loss: Literal["fail", "skip"],
+    accept_loss: tuple[str, ...],
 ) -> None:
     """Write the events of all queues into the lake, each exactly once."""
     from mqworker_services.pipeline.archive import ArchivePlan, archive_and_follow, archive_once  # noqa: PLC0415 - optional
@@ -135,6 +146,8 @@ def archive(
         max_events,
         blocks_held=blocks_held,
         interval_s=interval,
+        accept_loss=accept_loss,
+        warn=lambda sentence: click.echo(f"warning: {sentence}", err=True),
     )
     progress, run = Progress(sys.stderr), archive_once if is_once else archive_and_follow
     with pipeline_run.trouble():
@@ -256,6 +269,8 @@ def verify(pipeline_run: PipelineRun) -> None:
     click.echo(
         f"{counted(verdict.rows, 'event')} in {counted(verdict.blocks, 'block')}: none missing, none twice"
     )
+    for note in verdict.notes():
+        click.echo(note)
 
 
 @pipeline_command.command()

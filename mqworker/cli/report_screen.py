@@ -59,6 +59,8 @@ def _headline(report: Report) -> Iterator[str]:
         f"{counts.enqueued:,} enqueued, {counts.succeeded:,} succeeded{share}, {counts.failed:,} failed, "
         f"{counts.dead:,} dead, {counts.crashes:,} crashed{late}"
     )
+    for gap in report.gaps:
+        yield click.style(f"not in the lake: {safe(gap)}", fg="yellow")
 
 
 def _tables(report: Report, width: int) -> Iterator[str]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mqworker.errors import InvalidArgument
+from mqworker.events import open_event_streams
 from mqworker.settings import Settings, load_settings
-from mqworker_services.pipeline.archive import ArchivePlan, CheckpointTooOld, archive_once
+from mqworker_services.pipeline.archive import (
+    ArchivePlan,
+    CheckpointTooOld,
+    archive_once,
+    archive_present,
+    prepare,
+)
+from mqworker_services.pipeline.archive_batch import RowsNotArrived
 from mqworker_services.pipeline.lake import EmptyLake, Lake, read_lake
 from mqworker_services.pipeline.lake_files import BrokenFile, LakeInUse, exclusive
 from mqworker_services.pipeline.offsets import EventsLost, ForeignHistory
@@ -27,6 +37,13 @@ def archive(spark: SparkSession, plan: ArchivePlan) -> int:
     events: list[int] = []
     archive_once(spark, plan, lambda _batch, count: events.append(count))
     return sum(events)
+
+
+def archive_streams(spark: SparkSession, plan: ArchivePlan, driver: Settings) -> None:
+    """Archive as the driver sees the streams; executors go by the settings of the plan."""
+    with open_event_streams(driver) as streams:
+        prepare(plan, streams)
+        archive_present(spark, plan, streams, lambda _batch, _count: None)
 
 
 def test_everything_is_archived_once_and_trimmed_behind(
@@ -116,14 +133,135 @@ def test_events_that_were_dropped_unread_and_other_servers_are_refused(
         with pytest.raises(EventsLost, match="queue mail: 15 blocks"):
             archive(spark, plan)
 
+        (problem,) = verify(spark, lake).problems()
+        assert problem.startswith("queue mail: 15 blocks of events were lost, after ")
+        assert problem.endswith("; it stands still until `archive --accept-loss mail`")
+
         skipping = ArchivePlan(settings, lake, on_loss="skip")
         assert archive(spark, skipping) == 50
-        assert verify(spark, lake).problems() == ["queue mail: 15 blocks of events are missing"]
+        verdict = verify(spark, lake)
+        assert verdict.problems() == []
+        assert [note.partition(",")[0] for note in verdict.notes()] == [
+            "queue mail: 15 blocks of events were lost"
+        ]
 
         client.flushall()
         append_events(client, "mail", 10)
         with pytest.raises(ForeignHistory, match="another server"):
             archive(spark, plan)
+
+
+def test_a_deleted_queue_stands_still_and_the_others_go_on(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    warnings: list[str] = []
+    plan = ArchivePlan(settings, lake, is_trimming=True, warn=warnings.append)
+    with server.client() as client:
+        made = append_events(client, "mail", 100) + append_events(client, "web", 100)
+        archive(spark, plan)
+        client.delete("mqw:{mail}:events")
+        client.srem("mqw:queues", "mail")
+        made += append_events(client, "web", 50, first=100)
+
+        for _ in range(2):  # told once, refused until it is accepted
+            with pytest.raises(ForeignHistory, match=r"queue mail: .* --accept-loss mail"):
+                archive(spark, plan)
+        assert client.xlen("mqw:{web}:events") == 0
+        assert verify(spark, lake).rows == made
+        assert len(warnings) == 1
+
+        archive(spark, replace(plan, accept_loss=("mail",)))
+        assert verify(spark, lake).problems() == []
+        made += append_events(client, "mail", 30, first=100) + append_events(client, "web", 10, first=150)
+        archive(spark, plan)
+
+    verdict = verify(spark, lake)
+    assert (verdict.problems(), verdict.rows) == ([], made)
+    (note,) = verdict.notes()
+    assert note.startswith("queue mail: an unknown number of blocks of events were lost, after ")
+    assert len(warnings) == 1
+    with pytest.raises(InvalidArgument, match="--accept-loss is 'mial'; accepted are mail, web"):
+        archive(spark, replace(plan, accept_loss=("mial",)))
+
+
+def test_a_planned_batch_whose_events_are_gone_does_not_hold_up_the_others(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    plan = ArchivePlan(settings, lake)
+    with server.client() as client:
+        append_events(client, "mail", 100)
+        made = append_events(client, "web", 100)
+
+        def fail(_batch: int, _events: int) -> None:
+            raise InterruptedError
+
+        with pytest.raises(InterruptedError):  # in place, and not committed
+            archive_once(spark, plan, fail)
+        client.xtrim("mqw:{mail}:events", maxlen=0, approximate=False)
+
+        with pytest.raises(EventsLost, match="queue mail: 2 blocks"):
+            archive(spark, plan)
+
+    verdict = verify(spark, lake)
+    assert (verdict.rows, verdict.missing_by_queue, verdict.gone) == (made, {}, ())
+
+
+def test_what_was_dropped_before_the_archive_began_is_told(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    warnings: list[str] = []
+    with server.client() as client:
+        append_events(client, "mail", 100, per_block=10)
+        client.xtrim("mqw:{mail}:events", maxlen=5, approximate=False)
+
+    archive(spark, ArchivePlan(settings, lake, warn=warnings.append))
+
+    told = ["queue mail: 15 blocks of events were dropped before the archive began"]
+    assert warnings == verify(spark, lake).notes() == told
+    assert verify(spark, lake).problems() == []
+
+
+def test_files_that_are_gone_are_told_by_batch(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    with server.client() as client:
+        for number in range(2):
+            append_block_at(client, "mail", MIDNIGHT_MS + number, [f"m{number}"])
+    archive(spark, ArchivePlan(settings, lake, max_events_per_batch=1))
+    shutil.rmtree(lake.folder("2026-09-22", "0000000001"))
+
+    gone = "batch 1 was committed with 1 events of 2026-09-22, and its files are gone"
+    assert verify(spark, lake).problems() == [gone, "queue mail: 1 blocks of events are missing"]
+    shutil.rmtree(lake.events)
+    assert len(verify(spark, lake).problems()) == 3
+    with pytest.raises(EmptyLake, match=r"batches were committed to the lake .* and their files are gone"):
+        read_lake(spark, lake)
+
+
+def test_the_default_filesystem_of_spark_does_not_matter(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    try:
+        with server.client() as client:
+            made = append_events(client, "mail", 100)
+            archive(spark, ArchivePlan(settings, lake, is_trimming=True))
+        verdict = verify(spark, lake)
+    finally:
+        spark.conf.unset("fs.defaultFS")
+    assert (verdict.problems(), verdict.rows) == ([], made)
+
+
+def test_executors_that_reach_another_server_archive_nothing(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    with RealServer() as another, server.client() as client:
+        append_events(client, "mail", 100)
+        wrong = ArchivePlan(load_settings({"redis_url": another.url}), lake, is_trimming=True)
+        with pytest.raises(RowsNotArrived, match="do executors reach the same server"), exclusive(lake.lock):
+            archive_streams(spark, wrong, settings)
+        assert client.xlen("mqw:{mail}:events") == 2
+    assert next(lake.batches(), None) is None
 
 
 def test_the_cap_of_a_stream_does_not_drop_what_an_archiver_waits_for(

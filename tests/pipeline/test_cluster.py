@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
+from mqworker_services.pipeline.checkpoint import NONE_YET, Checkpoint
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.launcher import has_java
 from mqworker_services.pipeline.verify import verify
@@ -30,10 +31,11 @@ DEADLINE_S = 240.0
 
 
 @contextmanager
-def daemon(log: Path, said: str, *arguments: str) -> Iterator[None]:
+def daemon(log: Path, said: str, *arguments: str, hidden: Path | None = None) -> Iterator[None]:
+    """A daemon of Spark; `hidden` is a folder of which it sees an empty one of its own instead."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [SPARK_CLASS, *arguments],
+            [*_without(hidden), SPARK_CLASS, *arguments],
             stdout=output,
             stderr=output,
             cwd=log.parent,
@@ -49,6 +51,22 @@ def daemon(log: Path, said: str, *arguments: str) -> Iterator[None]:
         process.wait()
 
 
+def _without(hidden: Path | None) -> list[str]:
+    if hidden is None:
+        return []
+    mount = 'mount -t tmpfs none "$0" && exec "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount, str(hidden)]
+
+
+def _can_hide() -> bool:
+    """Whether a process may get a mount of its own: root may, where the machine allows it."""
+    command = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+    except OSError:
+        return False
+
+
 def _java() -> dict[str, str]:
     from mqworker_services.pipeline.launcher import prepare_environment  # noqa: PLC0415
 
@@ -56,8 +74,9 @@ def _java() -> dict[str, str]:
     return {name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ}
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+@contextmanager
+def cluster(folder: Path, hidden: Path | None = None) -> Iterator[str]:
+    """The URL of a master with one worker."""
     if not has_java():
         pytest.skip("no Java: install Java 17, or pip install 'mqworker[java]'")
     port = free_port()
@@ -65,7 +84,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     with ExitStack() as stack:
         stack.enter_context(
             daemon(
-                tmp_path / "master.log",
+                folder / "master.log",
                 "I have been elected leader",
                 *("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"),
                 *("--port", str(port), "--webui-port", str(free_port())),
@@ -73,27 +92,22 @@ def master(tmp_path: Path) -> Iterator[str]:
         )
         stack.enter_context(
             daemon(
-                tmp_path / "worker.log",
+                folder / "worker.log",
                 "Successfully registered with master",
                 *("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"),
                 *("--cores", "1", "--memory", "1g", "--webui-port", str(free_port())),
-                *("--work-dir", str(tmp_path / "work"), url),
+                *("--work-dir", str(folder / "work"), url),
+                hidden=hidden,
             )
         )
         yield url
 
 
-@pytest.mark.usefixtures("settings")
-def test_a_cluster_archives(
-    master: str, server: RealServer, tmp_path: Path, spark: SparkSession, lake: Lake
-) -> None:
-    with server.client() as client:
-        made = append_events(client, "mail", 5_000)
+def archive(master: str, server: RealServer, lake: Lake) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mqworker", "pipeline", "archive", "--once", "--trim"]
     command += ["--master", master, "--redis-url", server.tcp_url, "--lake", str(lake.root)]
     command += ["--conf", "spark.executor.memory=512m"]
-
-    done = subprocess.run(
+    return subprocess.run(
         command,
         cwd=ROOT,
         env=os.environ | QUICK_ENVIRONMENT,
@@ -103,8 +117,39 @@ def test_a_cluster_archives(
         check=False,
     )
 
+
+@pytest.mark.usefixtures("settings")
+def test_a_cluster_archives(server: RealServer, tmp_path: Path, spark: SparkSession, lake: Lake) -> None:
+    with server.client() as client:
+        made = append_events(client, "mail", 5_000)
+
+    with cluster(tmp_path) as master:
+        done = archive(master, server, lake)
+
     assert done.returncode == 0, done.stderr
     assert f"{made:,} events archived" in done.stdout
     assert "Registered app mqworker pipeline" in (tmp_path / "master.log").read_text()
     verdict = verify(spark, lake)
     assert (verdict.problems(), verdict.rows, verdict.blocks) == ([], made, 20)
+
+
+@pytest.mark.usefixtures("settings")
+def test_workers_that_do_not_share_the_disk_of_the_driver_archive_and_trim_nothing(
+    server: RealServer, tmp_path: Path, lake: Lake
+) -> None:
+    if not _can_hide():
+        pytest.skip("no mount namespace: needs root")
+    lake.root.mkdir(parents=True)
+    with server.client() as client:
+        append_events(client, "mail", 5_000)
+
+    with cluster(tmp_path, hidden=lake.root) as master:
+        done = archive(master, server, lake)
+
+    with server.client() as client:
+        assert client.xlen("mqw:{mail}:events") == 20
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "[rows-not-arrived]" in done.stderr
+    assert Checkpoint(lake.checkpoint).committed() == NONE_YET
+    assert next(lake.batches(), None) is None

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.events import StreamTail
 from mqworker_services.pipeline import launcher
 from mqworker_services.pipeline.archive import CheckpointTooOld, refuse_old_checkpoint
-from mqworker_services.pipeline.archive_batch import single_day
+from mqworker_services.pipeline.archive_batch import (
+    Receipt,
+    RowsNotArrived,
+    WrittenFile,
+    by_day,
+    check_files,
+    check_receipts,
+)
 from mqworker_services.pipeline.compaction import Swap, planned_swaps
 from mqworker_services.pipeline.enqueueing import file_format
 from mqworker_services.pipeline.lake import Lake
@@ -19,7 +28,10 @@ from mqworker_services.pipeline.offsets import (
     ForeignHistory,
     Mark,
     Slice,
+    as_document,
     check_history,
+    from_document,
+    resumed,
     sliced,
     taken,
 )
@@ -27,9 +39,6 @@ from mqworker_services.pipeline.options import read_options, write_options
 from mqworker_services.pipeline.session import master_with_retries, parse_conf, settings_for
 from mqworker_services.pipeline.trouble import sentence
 from mqworker_services.pipeline.verify import missing
-
-DAY_ONE, DAY_TWO = "1790035199999-0", "1790035200000-0"
-"""The last millisecond of one day and the first of the next, in UTC."""
 
 
 def test_a_batch_takes_no_more_events_than_allowed() -> None:
@@ -69,15 +78,74 @@ def test_ids_are_compared_as_numbers() -> None:
     check_history("q", Mark("999-0", 5), StreamTail("1000-0", 6, 6))
 
 
-def test_a_batch_within_a_day_needs_no_sorting_by_day() -> None:
-    pieces = [Slice("q", "1790000000000-0", DAY_ONE, 1, 1), Slice("r", "1790000000000-0", DAY_ONE, 1, 1)]
+def test_rows_are_parted_by_day() -> None:
+    at_us = [1_790_035_199_999_000, 1_790_035_200_000_000, 1_790_035_199_000_000]
+    batch = pa.RecordBatch.from_pydict({"ts": pa.array(at_us, pa.timestamp("us", tz="UTC"))})
 
-    assert single_day(pieces) == "2026-09-21"
+    assert {day: rows.num_rows for day, rows in by_day(batch)} == {"2026-09-21": 2, "2026-09-22": 1}
 
 
-@pytest.mark.parametrize("after", [DAY_ONE, "0-0"])
-def test_a_batch_that_may_span_days_is_sorted(after: str) -> None:
-    assert single_day([Slice("q", after, DAY_TWO, 1, 1)]) is None
+PIECES = [Slice("q", "0-0", "2-0", 2, 8), Slice("q", "2-0", "3-0", 1, 4)]
+
+
+def receipt(number: int, last: str, blocks: int, events: int, rows: int) -> Receipt:
+    return Receipt(number, last, blocks, events, (WrittenFile(f"{number}.parquet", "2026-09-21", rows, 1),))
+
+
+FIRST, SECOND = receipt(0, "2-0", 2, 8, 8), receipt(1, "3-0", 1, 4, 4)
+
+
+def test_receipts_for_all_of_the_plan_are_accepted_in_any_order() -> None:
+    check_receipts(PIECES, [SECOND, FIRST])
+
+
+@pytest.mark.parametrize("receipts", [[], [FIRST], [FIRST, FIRST], [FIRST, SECOND, SECOND]])
+def test_receipts_that_are_not_one_for_each_slice_are_refused(receipts: list[Receipt]) -> None:
+    with pytest.raises(RowsNotArrived, match="for 2 slices; nothing was committed"):
+        check_receipts(PIECES, receipts)
+
+
+@pytest.mark.parametrize("other", [receipt(1, "2-0", 0, 0, 0), receipt(1, "3-1", 1, 4, 4)])
+def test_blocks_other_than_those_of_the_plan_are_refused(other: Receipt) -> None:
+    with pytest.raises(EventsLost, match="queue q: an executor found"):
+        check_receipts(PIECES, [FIRST, other])
+
+
+def test_fewer_rows_than_events_are_refused() -> None:
+    with pytest.raises(RowsNotArrived, match="wrote 3 of 4 events"):
+        check_receipts(PIECES, [FIRST, receipt(1, "3-0", 1, 4, 3)])
+
+
+def test_a_file_that_the_driver_does_not_see_as_it_was_written_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
+    size = (tmp_path / "a.parquet").stat().st_size
+    check_files(tmp_path, [WrittenFile("a.parquet", "2026-09-21", 2, size)])
+
+    for wrong in (("a.parquet", 2, size - 1), ("a.parquet", 3, size), ("b.parquet", 2, size)):
+        with pytest.raises(RowsNotArrived, match="must share the folder of the lake; nothing was committed"):
+            check_files(tmp_path, [WrittenFile(wrong[0], "2026-09-21", wrong[1], wrong[2])])
+
+
+def test_reading_goes_on_after_a_loss_that_was_accepted() -> None:
+    dropped = resumed(Mark("5-0", 5), StreamTail("9-0", 20, 4), ahead=4)
+    deleted = resumed(Mark("5-0", 5), StreamTail("0-0", 0, 0), ahead=0)
+    anew = resumed(Mark("5-0", 5), StreamTail("9-0", 3, 3), ahead=3)
+
+    assert dropped == Mark("5-0", 16, 11)
+    assert deleted == Mark("0-0", 0, -5)
+    assert anew == Mark("5-0", 0, -5)
+    assert dropped.read == deleted.read == anew.read == 5
+    assert from_document(as_document({"q": dropped})) == {"q": dropped}
+
+
+def test_a_place_of_a_lake_is_a_folder_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Lake.at("lake").root == tmp_path / "lake"
+    assert Lake.at("file:///var/my%20lake").root == Lake.at("file:/var/my lake").root == Path("/var/my lake")
+    for wrong in ("s3a://bucket/lake", "s3://bucket", "hdfs:/lake", "file://host/lake"):
+        with pytest.raises(InvalidArgument, match=r"--lake is .*; accepted is"):
+            Lake.at(wrong)
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_committed_batches_of_days_that_are_over_are_compacted() -> None:
@@ -188,7 +256,10 @@ def test_a_file_of_unknown_format_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Traceback\nservices.pipeline.offsets.EventsLost: queue q: 2 blocks\nat java", "queue q: 2 blocks"),
+        (
+            "Traceback\nmqworker_services.pipeline.offsets.EventsLost: queue q: 2 blocks\nat java",
+            "queue q: 2 blocks",
+        ),
         (
             "[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 1\nmore",
             "Spark: Path does not exist: x. SQLSTATE: 1",

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mqworker import App
+from mqworker.cli.report_screen import report_lines
 from mqworker.model.clock import SystemClock
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
@@ -14,8 +15,11 @@ from mqworker.settings import Settings
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.report.answers import make_report
+from mqworker_services.pipeline.report.document import document
 from mqworker_services.pipeline.report.files import look_at_files
-from mqworker_services.pipeline.report.question import Question, Window
+from mqworker_services.pipeline.report.page import page
+from mqworker_services.pipeline.report.question import By, Question, Window
+from tests.support.real_server import RealServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +51,34 @@ def test_the_report_on_an_archive_counts_what_the_ledger_of_the_run_says(
     assert counts.failed == ledger["retried"] + ledger["buried"]
     assert report.whole.times.run.max_ms == 10.0
     assert [(reason.task, reason.error) for reason in report.reasons[:1]] == [("shop.pay", "ValueError")]
+
+
+def test_workers_of_the_same_name_on_two_nodes_are_told_apart_and_gaps_are_shown(
+    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+) -> None:
+    app = App("nodes", settings=settings)
+    orders = app.work_queue("orders")
+    orders.push("a", "b", "c")
+    first, *others = orders.claim(3)
+    orders.settle(Ack(first, b"", Run("worker:0", "node-a", first.enqueued_at_ms, 10.0)))
+    orders.settle(*[Ack(each, b"", Run("worker:0", "node-b", each.enqueued_at_ms, 10.0)) for each in others])
+    app.close()
+    with server.client() as client:
+        client.xtrim("mqw:{orders}:events", maxlen=2, approximate=False)
+    archive_once(spark, ArchivePlan(settings, lake), lambda _batch, _events: None)
+
+    window = Window(None, SystemClock().now_ms() + A_MINUTE_MS)
+    report = make_report(spark, Question(lake, window, By.WORKER), look_at_files(lake, window))
+
+    assert {group.name: group.counts.succeeded for group in report.groups} == {
+        "node-a/worker:0": 1,
+        "node-b/worker:0": 2,
+    }
+    (gap,) = report.gaps
+    assert gap == "queue orders: 1 blocks of events were dropped before the archive began"
+    assert f"not in the lake: {gap}" in "\n".join(report_lines(report, 80))
+    assert document(report)["gaps"] == [gap]
+    assert "Not in the lake" in page(report)
 
 
 def run_tasks(settings: Settings) -> Counter[str]:

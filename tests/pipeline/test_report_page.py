@@ -83,6 +83,7 @@ def a_report(names: tuple[str, ...] = ("shop.mail", "shop.pay"), by: By = By.TAS
         steps=[step, nothing, step],
         reasons=reasons(cells, examples),
         slow_runs=runs,
+        gaps=[f"queue {name}: 15 blocks of events were lost" for name in names],
     )
 
 

@@ -8,6 +8,7 @@ is where the streams began; the notes of batches long committed are dropped.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,12 +44,27 @@ class Checkpoint:
         """Fix where a batch ends."""
         write_note(self._file("offsets", batch), as_document(end))
 
-    def commit(self, batch: int) -> None:
+    def commit(self, batch: int, rows_by_day: Mapping[str, int]) -> None:
         """Note that a batch is in the lake, all of it."""
-        write_note(self._file("commits", batch), {})
+        write_note(self._file("commits", batch), {"rows": dict(rows_by_day)})
         if batch >= _KEPT:
             for kind in ("offsets", "commits"):
                 self._file(kind, batch - _KEPT).unlink(missing_ok=True)
+
+    def rows_of(self, batch: int) -> dict[str, int]:
+        """How many rows a committed batch has on each day; none when that is not known any more."""
+        try:
+            noted = json.loads(self._file("commits", batch).read_text(encoding="utf-8")).get("rows", {})
+            return {str(day): int(rows) for day, rows in noted.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            file = self._file("commits", batch)
+            raise UnreadableCheckpoint(f"the checkpoint {file} cannot be read: {error}") from error
+
+    def known_batches(self) -> list[int]:
+        """The newest committed batches, of which notes are kept."""
+        return sorted(int(file.stem) for file in (self.folder / "commits").glob("[0-9]*.json"))
 
     def end_of(self, batch: int) -> Offset:
         """Where a batch ends; the batch before the first ends where the streams began."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqworker.errors import MqworkerError
 from mqworker_services.pipeline.checkpoint import Checkpoint
-from mqworker_services.pipeline.lake import COMPACTED, Lake, batch_name
+from mqworker_services.pipeline.lake import COMPACTED, Lake, batch_name, url_of
 from mqworker_services.pipeline.lake_files import count_rows, exclusive, install, make_durable, write_note
 from mqworker_services.pipeline.schema import SPARK_SCHEMA
 
@@ -101,8 +101,8 @@ def _merge(spark: SparkSession, lake: Lake, swap: Swap) -> int:
     expected = sum(count_rows(folder) for folder in folders)
     merged = lake.compaction / swap.merged
     files = max(1, round(expected / ROWS_PER_FILE))
-    rows = spark.read.schema(SPARK_SCHEMA).parquet(*map(str, folders)).coalesce(files)
-    rows.sortWithinPartitions("queue", "ts").write.parquet(str(merged))
+    rows = spark.read.schema(SPARK_SCHEMA).parquet(*map(url_of, folders)).coalesce(files)
+    rows.sortWithinPartitions("queue", "ts").write.parquet(url_of(merged))
     written = count_rows(merged)
     if written != expected:
         raise CompactionFailed(f"{swap.date}: {written:,} rows were written where {expected:,} were read")

@@ -11,6 +11,7 @@ from mqworker import App
 from mqworker.errors import InvalidArgument
 from mqworker.queues.work.bulk import rows_stored
 from mqworker.settings import Settings
+from mqworker_services.pipeline.lake import url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,7 @@ def read_rows(spark: SparkSession, plan: EnqueuePlan) -> DataFrame:
         reader = reader.option("header", "true").option("inferSchema", "true").option("mode", "FAILFAST")
     elif kind == "json":
         reader = reader.option("mode", "FAILFAST")
-    rows = reader.format(kind).load(str(plan.file.absolute()))
+    rows = reader.format(kind).load(url_of(plan.file.absolute()))
     if plan.id_column is not None and plan.id_column not in rows.columns:
         raise InvalidArgument(
             f"--id is {plan.id_column!r}; accepted are the columns of {plan.file.name}: "

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqworker.events import EventStreams, StreamTail
-from mqworker_services.pipeline.offsets import Mark, Offset, Slice, check_history, sliced, taken
+from mqworker_services.pipeline.offsets import (
+    EventsLost,
+    ForeignHistory,
+    Mark,
+    Offset,
+    Slice,
+    check_history,
+    sliced,
+    taken,
+)
 from mqworker_services.pipeline.options import OnLoss
 
 
@@ -24,7 +33,7 @@ def next_offset(
         share = None if most_events is None else max(1, most_events // (len(behind) - position))
         mark = start.get(queue, Mark())
         if on_loss == "fail":
-            check_history(queue, mark, tails[queue])
+            _check(queue, mark, tails[queue])
         blocks = taken(streams.listed(queue, mark.id, tails[queue].newest), share)
         end[queue] = _reached(mark, tails[queue], [block_id for block_id, _ in blocks])
         if most_events is not None:
@@ -47,11 +56,19 @@ def trim(streams: EventStreams, offset: Offset) -> int:
     return sum(streams.trim(queue, mark.id) for queue, mark in offset.items() if mark != Mark())
 
 
+def _check(queue: str, mark: Mark, tail: StreamTail) -> None:
+    """As check_history, with what a reader may do about it."""
+    try:
+        check_history(queue, mark, tail)
+    except (EventsLost, ForeignHistory) as error:
+        raise type(error)(f"{error}; to go on with what is there: on_loss=skip") from error
+
+
 def _is_behind(mark: Mark, tail: StreamTail) -> bool:
     return mark.id != tail.newest or mark.blocks != tail.appended
 
 
 def _reached(mark: Mark, tail: StreamTail, block_ids: list[str]) -> Mark:
     if not block_ids or block_ids[-1] == tail.newest:
-        return Mark(tail.newest, tail.appended)
-    return Mark(block_ids[-1], mark.blocks + len(block_ids))
+        return Mark(tail.newest, tail.appended, mark.skipped)
+    return Mark(block_ids[-1], mark.blocks + len(block_ids), mark.skipped)

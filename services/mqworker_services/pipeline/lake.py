@@ -7,12 +7,14 @@ LAKE/_mqworker/                                               checkpoint, journa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
-from mqworker.errors import MqworkerError
+from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker_services.pipeline.schema import LAKE_SCHEMA
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 COMPACTED: Final = "c"
 """What the name of a compacted batch begins with; those that the archiver wrote are digits alone."""
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 class EmptyLake(MqworkerError):
@@ -31,6 +35,22 @@ class Lake:
     """The folders of one lake."""
 
     root: Path
+
+    @classmethod
+    def at(cls, place: str) -> Lake:
+        """The lake in a folder of this machine, given as a path or as `file:///…`."""
+        scheme = _SCHEME.match(place)
+        if scheme is not None and scheme.group(1).lower() != "file":
+            raise InvalidArgument(
+                f"--lake is {place!r}; accepted is a folder, which all executors share, as a path or as "
+                "file:///…"
+            )
+        if scheme is not None:
+            url = urlsplit(place)
+            if url.netloc not in {"", "localhost"} or url.query or url.fragment or not url.path:
+                raise InvalidArgument(f"--lake is {place!r}; accepted is file:/// and an absolute path")
+            place = unquote(url.path)
+        return cls(Path(place).absolute())
 
     @property
     def events(self) -> Path:
@@ -77,11 +97,23 @@ def batch_name(batch: int) -> str:
     return f"{batch:010d}"
 
 
+def url_of(path: Path) -> str:
+    """A path for Spark, which takes one without a scheme for a path of its default filesystem."""
+    return f"file://{path}"
+
+
+def emptiness(lake: Lake) -> str:
+    """What to tell of a lake without files."""
+    if any((lake.checkpoint / "commits").glob("*.json")):
+        return f"batches were committed to the lake {lake.root}, and their files are gone: restore them"
+    return f"the lake {lake.root} is empty; `mqworker pipeline archive --once` fills it"
+
+
 def read_lake(spark: SparkSession, lake: Lake) -> DataFrame:
     """All archived events, each once, with `date` and `batch`; raises EmptyLake when there are none."""
     if not lake.events.is_dir() or next(lake.batches(), None) is None:
-        raise EmptyLake(f"the lake {lake.root} is empty; `mqworker pipeline archive --once` fills it")
-    rows = spark.read.schema(LAKE_SCHEMA).parquet(str(lake.events))
+        raise EmptyLake(emptiness(lake))
+    rows = spark.read.schema(LAKE_SCHEMA).parquet(url_of(lake.events))
     for date, batch in lake.superseded():
         rows = rows.where(f"NOT (date = DATE'{date}' AND batch = '{batch}')")
     return rows

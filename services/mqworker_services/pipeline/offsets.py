@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from mqworker.errors import MqworkerError
 from mqworker.events import BEGINNING, StreamTail, id_order
 
-# Any: as Spark keeps it, JSON: {queue: {"id": text, "blocks": number}}
+# Any: as Spark keeps it, JSON: {queue: {"id": text, "blocks": number, "skipped": number, if any}}
 OffsetDocument: TypeAlias = dict[str, Any]
 Offset: TypeAlias = dict[str, "Mark"]
 
@@ -32,6 +32,14 @@ class Mark:
 
     id: str = BEGINNING
     blocks: int = 0
+    skipped: int = 0
+    """So many of these blocks were never read: lost, and the loss was accepted. Less than 0: the stream was
+    made anew and counts from 1 again."""
+
+    @property
+    def read(self) -> int:
+        """How many blocks were read up to here, and what was dropped before the first."""
+        return self.blocks - self.skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,18 @@ class Slice:
 
 def as_document(offset: Mapping[str, Mark]) -> OffsetDocument:
     """An offset as Spark keeps it."""
-    return {queue: {"id": mark.id, "blocks": mark.blocks} for queue, mark in sorted(offset.items())}
+    return {
+        queue: {"id": mark.id, "blocks": mark.blocks} | ({"skipped": mark.skipped} if mark.skipped else {})
+        for queue, mark in sorted(offset.items())
+    }
 
 
 def from_document(document: OffsetDocument) -> Offset:
     """An offset from what Spark kept."""
-    return {queue: Mark(str(mark["id"]), int(mark["blocks"])) for queue, mark in document.items()}
+    return {
+        queue: Mark(str(mark["id"]), int(mark["blocks"]), int(mark.get("skipped", 0)))
+        for queue, mark in document.items()
+    }
 
 
 def mark_before(tail: StreamTail) -> Mark:
@@ -65,15 +79,21 @@ def check_history(queue: str, mark: Mark, tail: StreamTail) -> None:
     if tail.appended < mark.blocks or id_order(tail.newest) < id_order(mark.id):
         raise ForeignHistory(
             f"queue {queue}: block {mark.blocks:,} ({mark.id}) was read before, but the server has seen only "
-            f"{tail.appended:,} up to {tail.newest}: it is another server, was emptied, or lost its newest "
-            "writes in a crash; to go on with what it has: on_loss=skip"
+            f"{tail.appended:,} up to {tail.newest}: the queue was deleted, or it is another server, or one "
+            "that was emptied or lost its newest writes in a crash"
         )
     if tail.dropped > mark.blocks:
         raise EventsLost(
             f"queue {queue}: {tail.dropped - mark.blocks:,} blocks of events were dropped before they were "
-            "read: the checkpoint is an old one, or events_kept was too small; to go on without them: "
-            "on_loss=skip"
+            "read: the checkpoint is an old one, or events_kept was too small"
         )
+
+
+def resumed(mark: Mark, tail: StreamTail, ahead: int) -> Mark:
+    """Where reading goes on in a stream with a loss that was accepted; `ahead` blocks lie behind the mark."""
+    is_shorter = id_order(tail.newest) < id_order(mark.id)
+    blocks = tail.appended if is_shorter else tail.appended - ahead
+    return Mark(tail.newest if is_shorter else mark.id, blocks, mark.skipped + blocks - mark.blocks)
 
 
 def taken(blocks: Iterable[tuple[str, int]], most_events: int | None) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqworker_services.pipeline.losses import beginning_told, book_of, dropped_before
 from mqworker_services.pipeline.report.figures import (
     NO_NAME,
     Cell,
@@ -102,7 +103,7 @@ def ask_cells(by: By | int, sla_ms: float | None = None) -> Asked[list[Cell]]:
             ("late", pa.int64()),
         ]
     )
-    columns = {_key_column(by), "task", "event", "error", "run_ms"}
+    columns = {*_key_columns(by), "task", "event", "error", "run_ms"}
 
     def answer(said: pa.Table) -> list[Cell]:
         found = added_up(said, _CELL_KEYS, (("count", "sum"), *_CELL_MEASURES))
@@ -138,7 +139,7 @@ def ask_times(by: By | int, measures: Sequence[Measure]) -> Asked[Distributions]
             histograms[measure].add(bucket, count, max_ms)
         return times
 
-    columns = frozenset({_key_column(by), "event", "attempt", "wait_ms", "run_ms"})
+    columns = frozenset({*_key_columns(by), "event", "attempt", "wait_ms", "run_ms"})
     return Asked(columns, ask, schema, answer)
 
 
@@ -207,20 +208,31 @@ def label(by: By | int, key: Key) -> str:
             return str(key)
 
 
-def _key_column(by: By | int) -> str:
-    return "ts" if isinstance(by, int) or by in _WIDTH_MS else str(by)
+def _key_columns(by: By | int) -> set[str]:
+    if isinstance(by, int) or by in _WIDTH_MS:
+        return {"ts"}
+    # Every node has a worker:0.
+    return {"node", "worker"} if by is By.WORKER else {str(by)}
 
 
 def _key_type(by: By | int) -> pa.DataType:
-    return pa.int64() if _key_column(by) == "ts" else pa.string()
+    return pa.int64() if _key_columns(by) == {"ts"} else pa.string()
 
 
 def _keys(batch: pa.RecordBatch, by: By | int) -> pa.Array:
     """What the rows are grouped by: a name, or the beginning of the step of time."""
-    if _key_column(by) != "ts":
+    if by is By.WORKER:
+        return _workers(batch)
+    if not isinstance(by, int) and by not in _WIDTH_MS:
         return batch.column(str(by))
     width_ms = by if isinstance(by, int) else _WIDTH_MS[by]
     return pc.multiply(pc.divide(instants_ms(batch), width_ms), width_ms)
+
+
+def _workers(batch: pa.RecordBatch) -> pa.Array:
+    """`node/worker`; null where no worker was at work."""
+    node, worker = (batch.column(name).cast(pa.string()) for name in ("node", "worker"))
+    return pc.if_else(node.is_valid(), pc.binary_join_element_wise(node, worker, "/"), worker)
 
 
 def _ran(run_ms: pa.Array) -> pa.Array:
@@ -324,7 +336,21 @@ def _answer(rows: EventFiles, question: Question, extent: Extent) -> Report:
         steps=steps,
         reasons=reasons(cells, examples),
         slow_runs=_slow_runs(rows, question.slowest, everything.times.run),
+        gaps=_gaps(question, extent),
     )
+
+
+def _gaps(question: Question, extent: Extent) -> list[str]:
+    """Of the queues and the window that are asked about; what was before the first event only without one."""
+    window, queues = question.window, set(question.queues)
+    is_from_start = window.since_ms is None or window.since_ms <= extent.first_ms
+    before = dropped_before(question.lake) if is_from_start else {}
+    losses = (
+        loss for loss in book_of(question.lake).all() if loss.overlaps(window.since_ms, window.until_ms)
+    )
+    told = [(queue, beginning_told(queue, blocks)) for queue, blocks in sorted(before.items())]
+    told += [(loss.queue, loss.told()) for loss in losses]
+    return [sentence for queue, sentence in told if not queues or queue in queues]
 
 
 def _waits_and_totals(times: Distributions, by: By) -> tuple[dict[str, Histogram], dict[str, Histogram]]:

@@ -42,6 +42,7 @@ def document(report: Report) -> Document:
         "slowest": [group.name for group in slowest(report.groups, question.slowest)],
         "failures": [_reason(reason) for reason in report.reasons],
         "slowest_runs": [_slow_run(run) for run in report.slow_runs],
+        "gaps": report.gaps,
         "step_ms": report.step_ms,
         "steps": [_step(step, report) for step in report.steps],
     }

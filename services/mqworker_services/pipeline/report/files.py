@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mqworker.errors import MqworkerError
-from mqworker_services.pipeline.lake import EmptyLake, Lake
+from mqworker_services.pipeline.lake import EmptyLake, Lake, emptiness
 from mqworker_services.pipeline.report.question import Window
 from mqworker_services.pipeline.schema import ARROW_SCHEMA, SCHEMA_VERSION
 
@@ -75,7 +75,7 @@ def _files(lake: Lake, window: Window) -> Iterable[Path]:
 
 def _emptiness(lake: Lake, window: Window) -> str:
     if next(lake.batches(), None) is None:
-        return f"the lake {lake.root} is empty; `mqworker pipeline archive --once` fills it"
+        return emptiness(lake)
     first, last = window.dates
     return f"the lake {lake.root} has no events between {first or 'its beginning'} and {last}"
 
@@ -167,7 +167,7 @@ Ask = Callable[[pa.RecordBatch], pa.Table]
 _ROWS_AT_ONCE: Final = 500_000
 _TASKS_PER_CORE: Final = 2
 _SAID: Final = "question INT, said BINARY"
-_NAMES: Final = frozenset({"event", "task", "queue", "worker", "error"})
+_NAMES: Final = frozenset({"event", "task", "queue", "worker", "node", "error"})
 """Columns with few different values: they stay numbers and a list of names while they are counted."""
 _US_PER_MS: Final = 1_000
 

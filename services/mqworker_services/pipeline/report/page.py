@@ -295,6 +295,9 @@ def _told(times: Histogram, percent: int) -> str:
 
 
 def _sections(report: Report) -> Iterator[str]:
+    if report.gaps:
+        items = "".join(f"<li>{escape(clean(gap))}</li>" for gap in report.gaps)
+        yield section("Not in the lake", "The figures are without these events.", f"<ul>{items}</ul>")
     yield from (section(chart.title, chart.note, chart.content) for chart in charts(report))
     if report.reasons:
         yield section("Why runs failed", "By task and error, with what was said last.", _reasons(report))

@@ -139,6 +139,8 @@ class Report:
     steps: list[Step]
     reasons: list[Reason]
     slow_runs: list[SlowRun]
+    gaps: list[str]
+    """What the lake does not hold of the window, a sentence each."""
 
     @property
     def lake(self) -> Path:
