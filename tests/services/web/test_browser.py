@@ -212,7 +212,9 @@ def test_in_a_narrow_window_the_pages_are_in_a_menu_that_keys_open(browser: Brow
     browser.value_of("document.querySelector('button.menu').focus()")
     browser.keys("\ue007")
     browser.wait_until("document.querySelector('nav').getBoundingClientRect().height > 100")
-    is_whole = "each => each.getClientRects().length === 1 && each.getBoundingClientRect().right <= innerWidth"
+    is_whole = (
+        "each => each.getClientRects().length === 1 && each.getBoundingClientRect().right <= innerWidth"
+    )
     assert browser.value_of(f"[...document.querySelectorAll('nav a')].every({is_whole})")
     browser.value_of("document.querySelector('nav a[data-key=l]').focus()")
     browser.keys("\ue007")
