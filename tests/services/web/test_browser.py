@@ -221,6 +221,7 @@ def test_in_a_narrow_window_the_pages_are_in_a_menu_that_keys_open(browser: Brow
 
     browser.wait_for("Limits and fairness")
     browser.resize(1_600, 1_000)
+    browser.wait_until("document.querySelector('button.menu').offsetWidth === 0")
 
 
 def test_the_overview_is_live_and_tells_of_a_killed_worker(browser: Browser, scene: Scene) -> None:
