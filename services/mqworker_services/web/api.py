@@ -12,11 +12,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable, UnknownQueue
-from mqworker.model.trace_context import TRACEPARENT, context_in
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
-from mqworker.operate.calls import call_of
+from mqworker.operate.calls import call_of, with_trace
 from mqworker.operate.causes import read_causes
 from mqworker.operate.documents import (
     accident_document,
@@ -207,7 +206,7 @@ class Api:
         if not identity.may("enqueue"):
             return JSONResponse({"error": f"the role {identity.role.name.lower()} may not do this"}, 403)
         most = self._console.settings.max_message_bytes * 2 + _LONGEST_BODY
-        call = call_of(request.path_params["name"], _traced(request, await _json(request, most)))
+        call = call_of(request.path_params["name"], with_trace(await _json(request, most), request.headers))
         job = await asyncio.to_thread(self._console.caller.enqueue, call)
         answer = {"id": job.id, "queue": job.queue, "is_new": job.is_new}
         return JSONResponse(answer, 201 if job.is_new else 200)
@@ -251,15 +250,6 @@ async def _json(request: Request, most_bytes: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"the body is no JSON: {error}") from error
     return body if isinstance(body, dict) else {}
-
-
-# Any: as above.
-def _traced(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
-    """With the trace context of the request in the headers of the message, unless the body names one."""
-    context, own = context_in(request.headers), fields.get("headers")
-    if context is None or not isinstance(own, dict | None) or TRACEPARENT in (own or {}):
-        return fields
-    return {**fields, "headers": {**(own or {}), **context.headers()}}
 
 
 async def _asked(request: Request) -> Asked:
