@@ -6,7 +6,7 @@ import json
 import string
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -14,9 +14,10 @@ from mqworker.cli.audited import audited
 from mqworker.cli.connect import connect
 from mqworker.cli.server import JSON, REDIS_URL
 from mqworker.cli.text import counted, safe
-from mqworker.errors import ConfigurationError
+from mqworker.errors import ConfigurationError, StoreRefused
 from mqworker.model.quarantine import BadEntry, BadPlace, Removal
 from mqworker.model.view import NodeView
+from mqworker.operate.checks import Finding, find, read_facts
 from mqworker.operate.system import System
 from mqworker.queues.work.diagnosis import find_bad_entries, find_unnamed, remove
 from mqworker.queues.work.snapshots import read_nodes
@@ -41,7 +42,7 @@ def doctor_command(
     is_removing: bool,
     is_sure: bool,
 ) -> None:
-    """Check the server, and what nodes skip because it is foreign.
+    """Check server, clock, limits and nodes, and what nodes skip because it is foreign.
 
     Nothing is changed without --remove-quarantined. Exit code 0: nothing is wrong, 1: something is.
     """
@@ -50,17 +51,27 @@ def doctor_command(
         server, system = _server(store), System(settings, store)
         found = find_bad_entries(store, settings.namespace)
         unnamed = find_unnamed(store, settings.namespace, found)
-        nodes = read_nodes(store, settings.namespace)
+        nodes = _nodes(store, settings.namespace)
+        findings = find(read_facts(system), nodes)
         if is_json:
-            click.echo(json.dumps(_report(server, nodes, found, unnamed)))
+            checks = {"findings": [asdict(each) for each in findings]}
+            click.echo(json.dumps(_report(server, nodes, found, unnamed) | checks))
         else:
             click.echo(f"server       {server.told}")
+            _show_findings(findings)
             _show_drains(nodes)
             _show_found(found, unnamed)
         left = [bad for bad in found if not (is_removing and _is_removed(system, bad, is_sure=is_sure))]
         if is_removing and unnamed:
             click.echo("there are more: run it again in a few seconds, when nodes have named the next")
     context.exit(0 if server.is_fine and not left and not unnamed else 1)
+
+
+def _nodes(store: Store, namespace: str) -> Sequence[NodeView]:
+    try:
+        return read_nodes(store, namespace)
+    except StoreRefused:  # a foreign key in the place of the registry: named among the quarantined
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +85,7 @@ def _server(store: Store) -> _Server:
         facts = check_server(store.connection)
     except ConfigurationError as error:
         return _Server(safe(str(error)), is_fine=False)
-    kept = "" if facts.is_append_only else "; no append-only file: a crash of the server loses messages"
-    return _Server(f"{facts.product} {facts.version_text}{kept}", is_fine=True)
+    return _Server(f"{facts.product} {facts.version_text}", is_fine=True)
 
 
 def _document(bad: BadEntry) -> dict[str, object]:
@@ -92,6 +102,12 @@ def _report(
         "quarantined": [_document(bad) for bad in found],
         "quarantined_more": sum(place.entries for place in unnamed),
     }
+
+
+def _show_findings(findings: Sequence[Finding]) -> None:
+    for each in findings:
+        click.echo(f"{each.what:<11}  {safe(each.told)}")
+        click.echo(f"      {safe(each.advice)}")
 
 
 def _show_drains(nodes: Sequence[NodeView]) -> None:

@@ -8,6 +8,7 @@ import click
 
 from mqworker.errors import ConfigurationError
 from mqworker.settings import load_settings
+from mqworker.supervisor.process_title import set_title
 
 
 @click.command("web")
@@ -42,6 +43,7 @@ def web_command(
     from mqworker_services.web.server import proxy_of, serve  # noqa: PLC0415 - a service, with libraries of its own
 
     settings, proxy = load_settings(flags), proxy_of(trusted_user_header, proxies)
+    set_title("web")
     click.echo(f"console on http://{listen}/ (Ctrl-C ends it)")
     with suppress(KeyboardInterrupt):  # raised again by the server once everybody was let go
         serve(settings, listen, hosts, proxy)

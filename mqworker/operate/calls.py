@@ -8,6 +8,7 @@ from typing import Any
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.names import shown
+from mqworker.model.trace_context import TRACEPARENT, context_in
 from mqworker.settings import Settings
 from mqworker.tasks.app import App
 from mqworker.tasks.job import Job
@@ -51,6 +52,15 @@ def call_of(task: str, fields: Mapping[str, Any]) -> NamedCall:
             kinds = " or ".join(kind.__name__ for kind in OPTIONS[name])
             raise InvalidArgument(f"{name} is {shown(value)}; accepted is {kinds}")
     return NamedCall(task, args, kwargs, options)
+
+
+# Any: as above.
+def with_trace(fields: dict[str, Any], request_headers: Mapping[str, str]) -> dict[str, Any]:
+    """With the trace context of a request in the headers of its call, unless the call names one."""
+    context, own = context_in(request_headers), fields.get("headers")
+    if context is None or not isinstance(own, dict | None) or TRACEPARENT in (own or {}):
+        return fields
+    return {**fields, "headers": {**(own or {}), **context.headers()}}
 
 
 class Caller:

@@ -15,7 +15,7 @@ from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable, Un
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
-from mqworker.operate.calls import call_of
+from mqworker.operate.calls import call_of, with_trace
 from mqworker.operate.causes import read_causes
 from mqworker.operate.documents import (
     accident_document,
@@ -206,7 +206,7 @@ class Api:
         if not identity.may("enqueue"):
             return JSONResponse({"error": f"the role {identity.role.name.lower()} may not do this"}, 403)
         most = self._console.settings.max_message_bytes * 2 + _LONGEST_BODY
-        call = call_of(request.path_params["name"], await _json(request, most))
+        call = call_of(request.path_params["name"], with_trace(await _json(request, most), request.headers))
         job = await asyncio.to_thread(self._console.caller.enqueue, call)
         answer = {"id": job.id, "queue": job.queue, "is_new": job.is_new}
         return JSONResponse(answer, 201 if job.is_new else 200)

@@ -81,6 +81,11 @@ class Scene:
         self._process.terminate()
         return self._process.wait(10)
 
+    @property
+    def console_title(self) -> str:
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/cmdline").read_text().rstrip("\0")
+
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
@@ -193,6 +198,30 @@ def test_every_page_fits_its_window_without_a_complaint(
         assert browser.too_wide() == [], (path, width)
         assert "mqworker" in browser.text()
     browser.resize(1_600, 1_000)
+
+
+def test_the_console_is_called_so_where_processes_are_listed(scene: Scene) -> None:
+    assert scene.console_title == "mqworker: web"
+
+
+def test_in_a_narrow_window_the_pages_are_in_a_menu_that_keys_open(browser: Browser) -> None:
+    browser.resize(400, 900)
+    browser.open("/")
+    browser.wait_until("document.querySelector('.top').getBoundingClientRect().height < 100")
+
+    browser.value_of("document.querySelector('button.menu').focus()")
+    browser.keys("\ue007")
+    browser.wait_until("document.querySelector('nav').getBoundingClientRect().height > 100")
+    is_whole = (
+        "each => each.getClientRects().length === 1 && each.getBoundingClientRect().right <= innerWidth"
+    )
+    assert browser.value_of(f"[...document.querySelectorAll('nav a')].every({is_whole})")
+    browser.value_of("document.querySelector('nav a[data-key=l]').focus()")
+    browser.keys("\ue007")
+
+    browser.wait_for("Limits and fairness")
+    browser.resize(1_600, 1_000)
+    browser.wait_until("document.querySelector('button.menu').offsetWidth === 0")
 
 
 def test_the_overview_is_live_and_tells_of_a_killed_worker(browser: Browser, scene: Scene) -> None:

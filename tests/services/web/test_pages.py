@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +17,7 @@ from mqworker.operate.audit import read_audit
 from mqworker.operate.causes import read_causes
 from mqworker.operate.system import System
 from mqworker.settings import Settings
+from mqworker_services.web.access import read_tokens
 from mqworker_services.web.asgi import console
 from mqworker_services.web.guard import HEADERS
 from tests.services.web.conftest import bury
@@ -223,3 +225,38 @@ def test_it_can_be_mounted_below_another_path(system: System) -> None:
 
         assert all(link.startswith("/ops/") for link in links), links
         assert all(page.get(link).status_code == 200 for link in links if "/live" not in link)
+
+
+def test_below_another_path_the_login_is_for_that_path_alone(system: System, tmp_path: Path) -> None:
+    token = "x" * 20
+    (tmp_path / "tokens").write_text(f"admin ann {token}\n")
+    app = Starlette(routes=[Mount("/ops", console(system.settings, access=read_tokens(tmp_path / "tokens")))])
+    with TestClient(app, follow_redirects=False) as page:
+        assert page.get("/ops/").headers["location"] == "/ops/login?back=/"
+
+        answer = page.post("/ops/login", data={"token": token, "back": "/dead"})
+        cookie = answer.headers["set-cookie"].lower()
+
+        assert (answer.status_code, answer.headers["location"]) == (303, "/ops/dead")
+        assert "path=/ops/;" in cookie
+        assert all(word in cookie for word in ("httponly", "samesite=strict"))
+        assert page.get("/ops/").status_code == 200
+        assert "path=/ops/" in page.post("/ops/logout").headers["set-cookie"].lower()
+        assert page.get("/ops/").status_code == 303
+
+
+def test_a_page_and_all_that_it_loads_are_at_most_200_kb(page: TestClient, system: System) -> None:
+    bury(system, 40)
+    static = set(re.findall(r'(?:href|src)="(/static/[^"]+)', page.get("/").text))
+
+    total = sum(_bytes_sent(page, path) for path in static)
+
+    assert len(static) == 6
+    for path in (*PAGES, "/stats", "/strikes", "/bulk"):
+        assert total + _bytes_sent(page, path) <= 200_000, path
+
+
+def _bytes_sent(page: TestClient, path: str) -> int:
+    with page.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
+        assert answer.status_code == 200, path
+        return len(b"".join(answer.iter_raw()))

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from mqworker import App
 from mqworker.errors import ConfigurationError
+from mqworker.model.envelope import decode_call
 from mqworker.operate.schedules import read_schedule
 from mqworker.operate.system import System
 from mqworker.tasks.published_tasks import publish_tasks
@@ -110,6 +111,34 @@ def test_a_task_is_enqueued_over_http_with_checked_arguments(locked: TestClient,
     assert locked.post(place, json=call, headers=bearer("view")).status_code == 403
     told = locked.get("/api/v1/tasks", headers=bearer("view")).json()["tasks"]
     assert [task["name"] for task in told] == ["shop.charge", "shop.report"]
+
+
+OWN = f"00-{1:032x}-{2:016x}-01"
+OTHER = f"00-{3:032x}-{4:016x}-01"
+
+
+@pytest.mark.parametrize(
+    ("sent", "body", "stored"),
+    [
+        ({"traceparent": OWN, "tracestate": "a=b"}, {}, {"traceparent": OWN, "tracestate": "a=b"}),
+        ({"traceparent": OWN}, {"headers": {"colour": "red"}}, {"colour": "red", "traceparent": OWN}),
+        ({"traceparent": OWN}, {"headers": {"traceparent": OTHER}}, {"traceparent": OTHER}),
+        ({"traceparent": "<script>"}, {}, {}),
+        ({"traceparent": f"00-{0:032x}-{2:016x}-01"}, {}, {}),
+    ],
+)
+def test_the_trace_of_a_request_goes_on_in_the_message(
+    locked: TestClient, shop: App, sent: dict[str, str], body: dict[str, object], stored: dict[str, str]
+) -> None:
+    call = {"args": [7], **body}
+
+    answer = locked.post(
+        "/api/v1/tasks/shop.charge/enqueue", json=call, headers={**bearer("operate"), **sent}
+    )
+
+    (delivery,) = shop.work_queue().claim(1)
+    assert (answer.status_code, delivery.id) == (201, answer.json()["id"])
+    assert decode_call(delivery.body).headers == stored
 
 
 @pytest.mark.parametrize(

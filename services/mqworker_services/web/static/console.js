@@ -57,7 +57,7 @@
     }
     const target = figure.querySelector(".plot");
     const [first, second, unit] = LABELS[figure.dataset.chart];
-    const value = (_, number) => (number == null ? "–" : `${number.toLocaleString()} ${unit}`);
+    const value = (_, number) => (number == null ? "–" : `${number.toLocaleString(undefined, { maximumFractionDigits: number < 10 ? 2 : number < 100 ? 1 : 0 })} ${unit}`);
     const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const line = (label, stroke) => ({ label, stroke, width: 1.75, value, points: { show: figure.dataset.chart === "time", size: 4, fill: stroke }, fill: figure.dataset.chart === "rate" && label === "out" ? `${stroke}22` : undefined });
     const plot = new uPlot(
@@ -65,6 +65,7 @@
         width: Math.max(200, target.clientWidth), height: 150,
         cursor: { y: false, drag: { x: false, y: false } },
         legend: { live: true },
+        hooks: { ready: [tellNewest] }, // before, it would write over what the legend was told
         scales: { x: { time: true }, y: { range: (_, least, most) => [0, Math.max(1, (most || 0) * 1.1)] } },
         padding: [6, 8, 0, 0],
         axes: [{ ...axis, size: 22, space: 90, values: (_, seconds) => seconds.map((second) => sameDay.format(second * 1000)) }, { ...axis, size: 50, values: (_, ticks) => ticks.map((tick) => tick.toLocaleString()) }],
@@ -73,7 +74,6 @@
       data, target,
     );
     charts.set(figure, { plot, shown: figure.dataset.series });
-    tellNewest(plot);
   }
   // The legend shows the newest values until a pointer asks for others.
   function tellNewest(plot) {
