@@ -33,6 +33,7 @@ from mqworker.tasks.running.progress import decode_progress
 from mqworker.tasks.schedules.published import decode_published
 from tests.drills.hostile import NASTY
 
+PLACE = b"1 0:1:00112233445566ff "
 FOREIGN = st.one_of(st.binary(max_size=200), st.sampled_from(NASTY))
 
 
