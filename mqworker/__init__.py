@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mqworker.tasks.job import Job
     from mqworker.tasks.joint_wait import aas_completed, as_completed, await_all, wait_all
     from mqworker.tasks.outcome import JobStatus
+    from mqworker.tasks.secret import Secret
     from mqworker.tasks.task import AsyncTask, Task
     from mqworker.tasks.workflows.job import WorkflowJob
     from mqworker.tasks.workflows.members import WorkflowMember
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Imported when asked for: `mqworker --version` and `status` must not wait for redis and msgpack.
+# fmt: off
 _NAMES_BY_MODULE = {
-    "mqworker.model.fair": "Fair",
-    "mqworker.model.rate": "Rate",
+    "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
     "mqworker.model.retry_policy": "Retry",
     "mqworker.model.unique": "Unique",
     "mqworker.queues.catalogue": "Gq Rsmq",
@@ -35,7 +36,7 @@ _NAMES_BY_MODULE = {
     "mqworker.tasks.job": "Job",
     "mqworker.tasks.joint_wait": "aas_completed as_completed await_all wait_all",
     "mqworker.tasks.outcome": "JobStatus",
-    "mqworker.tasks.task": "AsyncTask Task",
+    "mqworker.tasks.secret": "Secret", "mqworker.tasks.task": "AsyncTask Task",
     "mqworker.tasks.workflows.workflow": "chain chord group",
     "mqworker.tasks.workflows.job": "WorkflowJob",
     "mqworker.tasks.workflows.members": "WorkflowMember",
@@ -43,11 +44,10 @@ _NAMES_BY_MODULE = {
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
-# fmt: off
 __all__ = [
     "App", "AsyncTask", "Context", "Fair", "Gq", "Job", "JobStatus", "MemberFailure", "Rate", "Retry",
-    "Rsmq", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed", "await_all",
-    "chain", "chord", "current_context", "default_app", "group", "task", "wait_all",
+    "Rsmq", "Secret", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed",
+    "await_all", "chain", "chord", "current_context", "default_app", "group", "task", "wait_all",
 ]
 # fmt: on
 

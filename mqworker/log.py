@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from mqworker.model.clock import SystemClock
-from mqworker.redaction import MASK, is_secret_name, masked_text
+from mqworker.redaction import MASK, is_secret_name, masked_text, masked_traceback
 
 if TYPE_CHECKING:  # importing it takes 40 ms, see `_processors`
     import logging
@@ -272,7 +272,7 @@ def _bounded(_logger: Any, _method: str, facts: MutableMapping[str, Any]) -> dic
     record: dict[str, Any] = {name: _text(own.pop(name)) for name in ("timestamp", "level", "event")}
     trace = own.pop("exception", None)
     record |= {_text(name): MASK if is_secret_name(name) else _value(value) for name, value in own.items()}
-    return record if trace is None else record | {"exception": _last(masked_text(_shown(trace)))}
+    return record if trace is None else record | {"exception": _last(masked_traceback(_shown(trace)))}
 
 
 def _value(value: object) -> object:

@@ -26,6 +26,18 @@ _NAMED_VALUE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# What a traceback shows of one frame: where it is, and the lines of source that belong to it.
+_FRAME = re.compile(
+    r"""^([ ]{2}File[ ]"[^"\n]*",[ ]line[ ][0-9]+,[ ]in[ ][^\n]*\n)((?:[ ]{4}[^\n]*(?:\n|\Z))*)""",
+    re.MULTILINE,
+)
+_QUOTED_VALUE = re.compile(
+    rf"""
+    ( {_SENSITIVE} [\w-]{{0,32}} ["']? \s{{0,4}} [=:] \s{{0,4}} )
+    (?: b? " (?: \\. | [^"\\\n] )* " | b? ' (?: \\. | [^'\\\n] )* ' )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 # The value of these headers has spaces and semicolons of its own, so it ends with the line.
 _HEADER_LINE = re.compile(
     r"\b((?:proxy-)?authorization|(?:set-)?cookie)([ \t]{0,4}:[ \t]{0,4})(?![\"'])[^\r\n]+", re.IGNORECASE
@@ -48,6 +60,21 @@ def masked_text(text: str) -> str:
     text = _AFTER_SCHEME.sub(lambda found: _masked_rest(found[0]), text)
     text = _HEADER_LINE.sub(rf"\1\2{MASK}", text)
     return _NAMED_VALUE.sub(rf"\1{MASK}", text)
+
+
+def masked_traceback(text: str) -> str:
+    """A traceback; of its lines of source only URLs and quoted texts under a telling name are masked."""
+    parts: list[str] = []
+    behind = 0
+    for frame in _FRAME.finditer(text):
+        parts += [masked_text(text[behind : frame.start()]), frame[1], _masked_source(frame[2])]
+        behind = frame.end()
+    return "".join([*parts, masked_text(text[behind:])])
+
+
+def _masked_source(lines: str) -> str:
+    lines = _AFTER_SCHEME.sub(lambda found: _masked_rest(found[0]), lines)
+    return _QUOTED_VALUE.sub(rf"\1{MASK}", lines)
 
 
 def _masked_rest(rest: str) -> str:

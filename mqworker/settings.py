@@ -79,7 +79,7 @@ class Settings:
     gomq_dispatch_grace_s: Annotated[float, accept.seconds(0, HOUR_S)] = 1.0
 
     # Gateways of this node, as name or name=place, and who may come in: at a place that other machines can
-    # reach, only with a token or TLS. A connection that is silent for gateway_idle_s is closed; 0: never.
+    # reach, only with a token. A connection that is silent for gateway_idle_s is closed; 0: never.
     # gateway_rate is commands a second on one connection; 0: any. gateway_options are name.key=value.
     gateways: Annotated[tuple[str, ...], accept.gateways()] = ()
     gateway_token: Annotated[str | None, accept.secret(longest=1024)] = None

@@ -20,14 +20,14 @@ from mqworker.errors import MqworkerError
 from mqworker.model.dead_letter import DeadLetter
 from mqworker.model.names import MessageId, message_id
 from mqworker.operate.actions import Request, act
-from mqworker.operate.body import body_lines, masked_arguments
+from mqworker.operate.body import Secrets, body_lines, masked_arguments, read_secrets
 from mqworker.operate.documents import letter_document
 from mqworker.operate.edit import edit_letter, editable
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.trace import read_letter
-from mqworker.redaction import masked_text
+from mqworker.redaction import masked_traceback
 from mqworker.store.store import Store
 
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
@@ -94,8 +94,9 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
     with target.open() as server:
         source, letter = _find(server, id_, queue)
         now_ms = server.now_ms()
+        secrets = read_secrets(server.store, server.settings.namespace)
     if is_json:
-        click.echo(json.dumps(_document(source.name, letter, is_args=is_args)))
+        click.echo(json.dumps(_document(source.name, letter, secrets if is_args else None)))
         return
     since = f"{moment(letter.buried_at_ms, now_ms)} ({duration(now_ms - letter.buried_at_ms)} ago)"
     lines = [
@@ -109,9 +110,9 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
     lines += [(safe(name), safe(str(text))) for name, text in letter.evidence.items()]
     if letter.message is not None:
         lines += record_lines(letter.message, now_ms)
-        lines += body_lines(letter.message) if is_args else []
+        lines += body_lines(letter.message, secrets) if is_args else []
     echo_facts(lines)
-    for line in masked_text(letter.traceback).splitlines():
+    for line in masked_traceback(letter.traceback).splitlines():
         click.echo(f"    | {escaped(line)}")
 
 
@@ -224,13 +225,16 @@ def _row(queue: str, letter: DeadLetter, now_ms: int) -> list[Cell | str]:
 
 
 # Any: what JSON can hold.
-def _document(queue: str, letter: DeadLetter, *, is_args: bool) -> dict[str, Any]:
+def _document(queue: str, letter: DeadLetter, secrets: Secrets | None) -> dict[str, Any]:
+    """With the arguments, where it is known which of them are secret."""
     message = letter.message
     return {
         **letter_document(queue, letter),
-        "traceback": masked_text(letter.traceback),
+        "traceback": masked_traceback(letter.traceback),
         "evidence": letter.evidence,
-        "arguments": masked_arguments(message) if is_args and message is not None else None,
+        "arguments": masked_arguments(message, secrets)
+        if message is not None and secrets is not None
+        else None,
     }
 
 

@@ -18,7 +18,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.event import ENQUEUED
 from mqworker.model.names import MessageId
 from mqworker.model.value_codec import unpack
-from mqworker.operate.body import body_lines, shown_value
+from mqworker.operate.body import body_lines, read_secrets, shown_value
 from mqworker.operate.documents import job_document
 from mqworker.operate.edit import rerun
 from mqworker.operate.job_view import read_job, tags_of
@@ -74,12 +74,13 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
         now_ms = server.now_ms()
         running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
         log = read_log(work, found.id)
+        secrets = read_secrets(server.store, server.settings.namespace)
     lines = [("job", found.id), ("queue", found.queue), ("state", _state(found))]
     tags = tags_of(found)
     lines += [("tags", " ".join(tags))] if tags else []
     if found.delivery is not None:
         lines += record_lines(found.delivery, now_ms, is_held=found.where.state == "leased")
-        lines += body_lines(found.delivery) if is_args else []
+        lines += body_lines(found.delivery, secrets) if is_args else []
     elif found.past:
         lines += past_lines(found, now_ms)
     lines += running

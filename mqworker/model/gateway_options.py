@@ -94,10 +94,12 @@ class GatewayOptions:
             raise ConfigurationError(
                 "gateway_tls_certificate and gateway_tls_key: got one of them; accepted: both or neither"
             )
-        if not (self.place.is_local or self.token or self.tls_certificate):
+        if not (self.place.is_local or self.token):
+            # TLS alone hides what is said, and lets anybody say it.
             raise ConfigurationError(
                 f"gateway {self.name}: listens at {self.place}, which other machines can reach; accepted: "
-                "a loopback address or a unix socket; any other with gateway_token or gateway_tls_certificate"
+                "a loopback address or a unix socket; any other with gateway_token, best together with "
+                "gateway_tls_certificate"
             )
 
     def is_token(self, given: bytes) -> bool:

@@ -32,11 +32,13 @@ PACKED_NONE = b"\xc0"
 
 _DATETIME, _DATE, _DECIMAL, _UUID, _SET, _FROZENSET, _TUPLE = range(1, 8)
 _PLAIN_TYPES: tuple[type[Any], ...] = (dict, list, str, int, float)
-# A double is 0xcb and eight bytes; all ones in the exponent means infinite or not a number. Other bytes may
-# look like one: then the slow check finds nothing.
-_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]", re.DOTALL)
-# Maps with entries, extensions and doubles: what needs more than msgpack's own checks.
-_SPECIAL = re.compile(rb"[\x81-\x8f\xc7-\xc9\xcb\xd4-\xd8\xde\xdf]")
+# A double is 0xcb and eight bytes, a single 0xca and four, which others may write; all ones in the exponent
+# means infinite or not a number. Other bytes may look like one: then the slow check finds nothing.
+_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]", re.DOTALL)
+# Maps with entries, extensions and floats: what needs more than msgpack's own checks.
+_SPECIAL = re.compile(rb"[\x81-\x8f\xc7-\xcb\xd4-\xd8\xde\xdf]")
+_MOST_COLLIDING = 100
+"""Keys of one map, or items of one set, with the same hash: with n of them building it takes n² steps."""
 # To delete these and look what is left is far quicker than to search a long value for the others.
 _NO_MAP_HEADERS = bytes({*range(256)} - {*range(0x81, 0x90), 0xDE, 0xDF})
 
@@ -77,7 +79,7 @@ def unpack(packed: bytes) -> Value:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise InvalidMessage(f"{len(packed)} bytes are not an encoded value: {error}") from error
-    if b"\xcb" in packed and _NOT_FINITE.search(packed) and _has_strange_float(packed):
+    if _has_float(packed) and _NOT_FINITE.search(packed) and _has_strange_float(packed):
         raise InvalidMessage("a number is infinite or not a number")
     return value
 
@@ -141,8 +143,8 @@ _DECODE_BY_CODE: dict[int, Callable[[bytes], object]] = {
     _DATE: lambda data: date.fromisoformat(data.decode()),
     _DECIMAL: lambda data: Decimal(data.decode()),
     _UUID: lambda data: UUID(bytes=data),
-    _SET: lambda data: set(_items(data)),
-    _FROZENSET: lambda data: frozenset(_items(data)),
+    _SET: lambda data: set(_spread(_items(data))),
+    _FROZENSET: lambda data: frozenset(_spread(_items(data))),
     _TUPLE: lambda data: tuple(_items(data)),
 }
 
@@ -165,10 +167,25 @@ def _items(data: bytes) -> list[object]:
 
 
 def _map(pairs: list[tuple[Any, object]]) -> dict[object, object]:
+    if len(pairs) > _MOST_COLLIDING:
+        _spread([key for key, _ in pairs])
     entries = dict(pairs)
     if len(entries) != len(pairs):
         raise InvalidMessage("a map holds the same key twice")
     return entries
+
+
+def _spread(keys: list[object]) -> list[object]:
+    """The keys, unless too many have the same hash: decimals can be chosen so."""
+    if len(keys) > _MOST_COLLIDING and len(keys) - len(set(map(hash, keys))) > _MOST_COLLIDING:
+        raise InvalidMessage(
+            f"more than {_MOST_COLLIDING} keys of a map or items of a set have the same hash"
+        )
+    return keys
+
+
+def _has_float(packed: bytes) -> bool:
+    return b"\xcb" in packed or b"\xca" in packed
 
 
 def _has_strange_float(packed: bytes) -> bool:

@@ -24,7 +24,7 @@ from mqworker.operate.search import SearchSlice
 from mqworker.operate.status_document import document as status_document
 from mqworker.operate.workflows import WorkflowLine, WorkflowView
 from mqworker.queues.work.accidents import Accident
-from mqworker.redaction import masked_text
+from mqworker.redaction import masked_text, masked_traceback
 from mqworker.tasks.published_tasks import PublishedTask
 
 # Any: what JSON can hold.
@@ -74,9 +74,9 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "deadline_at_ms": delivery.deadline_at_ms if delivery else None,
         "body_bytes": len(delivery.body) if delivery else None,
         "tags": list(job.tags),
-        "arguments": masked_arguments(delivery) if delivery and has_arguments else None,
+        "arguments": masked_arguments(delivery, job.secrets) if delivery and has_arguments else None,
         "error": None if letter is None else masked_text(f"{letter.error}: {letter.error_message}"),
-        "traceback": None if letter is None else masked_text(letter.traceback),
+        "traceback": None if letter is None else masked_traceback(letter.traceback),
         "buried_at_ms": None if letter is None else letter.buried_at_ms,
         "attempts": [asdict(each) for each in job.attempts],
         "progress": None

@@ -18,11 +18,13 @@ from mqworker.model.names import message_id, shown
 from mqworker.model.strict_json import JsonLimits, read_json
 from mqworker.model.value_codec import NotAccepted
 from mqworker.operate.audit import Deed, note
-from mqworker.operate.body import masked_arguments, plain_masked
+from mqworker.operate.body import masked_args, masked_arguments, masked_kwargs, plain_masked, read_secrets
 from mqworker.operate.system import System
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.trace import read_letter
+from mqworker.redaction import MASK
 from mqworker.store.script import Call, RawReply, scripts_of
+from mqworker.tasks.secret import NO_SECRETS, SecretArguments
 
 script = scripts_of("mqworker.queues.work")
 
@@ -35,7 +37,8 @@ def editable(system: System, queue: str, id_: str) -> dict[str, Any]:
     letter = read_letter(system.queue(queue), message_id(id_))
     if letter is None or letter.message is None:
         raise MqworkerError(f"no dead letter {shown(id_)} in queue {queue}: it may be gone already")
-    arguments = masked_arguments(letter.message)
+    secrets = read_secrets(system.store, system.settings.namespace)
+    arguments = masked_arguments(letter.message, secrets)
     if arguments is None:
         raise MqworkerError(f"the body of {id_} is no call: it cannot be edited")
     return arguments
@@ -53,7 +56,8 @@ def edit_letter(system: System, queue: str, id_: str, who: str, *, args: str = "
         call = decode_call(letter.message.body)
     except InvalidMessage as error:
         raise MqworkerError(f"the body of {message} is no call: {error}") from error
-    body = _edited(call, letter.message.task, args, kwargs)
+    secrets = read_secrets(system.store, system.settings.namespace)
+    body = _edited(call, letter.message.task, args, kwargs, secrets.get(letter.message.task, NO_SECRETS))
     if len(body) > system.settings.max_message_bytes:
         most = system.settings.max_message_bytes
         raise InvalidArgument(f"the arguments are {len(body):,} bytes; accepted are up to {most:,}")
@@ -95,9 +99,21 @@ def _stored(work: WorkQueue, message: str) -> bytes | None:
     return reply if isinstance(reply, bytes) else None
 
 
-def _edited(call: Envelope, task: str, args: str, kwargs: str) -> bytes:
-    new_args = _restored(_parsed("args", args, list), call.args) if args.strip() else call.args
-    new_kwargs = _restored(_parsed("kwargs", kwargs, dict), call.kwargs) if kwargs.strip() else call.kwargs
+def _edited(call: Envelope, task: str, args: str, kwargs: str, secrets: SecretArguments) -> bytes:
+    new_args, new_kwargs = call.args, call.kwargs
+    if args.strip():
+        shown_args = masked_args(call.args, secrets)
+        parsed = _parsed("args", args, list)
+        new_args = [
+            call.args[i] if i < len(shown_args) and value == shown_args[i] == MASK else value
+            for i, value in enumerate(_restored(parsed, call.args))
+        ]
+    if kwargs.strip():
+        shown_kwargs = masked_kwargs(call.kwargs, secrets)
+        new_kwargs = {
+            name: call.kwargs[name] if value == shown_kwargs.get(name) == MASK else value
+            for name, value in _restored(_parsed("kwargs", kwargs, dict), call.kwargs).items()
+        }
     options = CallOptions(call.headers, call.timeout_ms, call.workflow, call.tags)
     try:
         return encode_call(new_args, new_kwargs, None if options == CallOptions() else options)

@@ -11,7 +11,7 @@ from mqworker.errors import InvalidMessage, StoreRefused
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import decode_record
 from mqworker.model.view import SystemView
-from mqworker.operate.body import masked_arguments
+from mqworker.operate.body import Secrets, masked_arguments, read_secrets
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.script import Call, RawReply, scripts_of
@@ -54,9 +54,10 @@ def read_held(store: Store, view: SystemView) -> list[HeldJob]:
     ]
     calls = [_call(view.namespace, queue, names) for queue, names in busy]
     found: list[HeldJob] = []
+    secrets = read_secrets(store, view.namespace) if busy else {}
     for (queue, names), reply in zip(busy, _replies(store, calls), strict=True):
         for consumer, texts in zip(names, reply, strict=False):
-            found += [job for text in texts if (job := _job(queue, consumer, text)) is not None]
+            found += [job for text in texts if (job := _job(queue, consumer, text, secrets)) is not None]
     return sorted(found, key=lambda job: (job.enqueued_at_ms, job.id))
 
 
@@ -79,7 +80,7 @@ def _call(namespace: str, queue: str, consumers: Sequence[str]) -> Call[RawReply
     return Call(script("hold"), held, (MOST_EACH, _CHARACTERS), lambda reply: reply)
 
 
-def _job(queue: str, consumer: str, record: bytes) -> HeldJob | None:
+def _job(queue: str, consumer: str, record: bytes, secrets: Secrets) -> HeldJob | None:
     try:
         delivery = decode_record(record, fence=0)
     except InvalidMessage:
@@ -91,5 +92,5 @@ def _job(queue: str, consumer: str, record: bytes) -> HeldJob | None:
         delivery.task,
         delivery.enqueued_at_ms,
         delivery.deliveries + 1,
-        masked_arguments(delivery) if len(record) < _CHARACTERS else None,
+        masked_arguments(delivery, secrets) if len(record) < _CHARACTERS else None,
     )

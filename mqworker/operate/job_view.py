@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mqworker.model.view import QueueView
+from mqworker.operate.body import Secrets, read_secrets
 from mqworker.operate.job_filter import tags_in
 from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
 from mqworker.operate.system import System
@@ -59,6 +60,8 @@ class JobView:
     log: tuple[LogLine, ...] = ()
     """What its task logged last, the oldest first."""
     progress: Progress | None = None
+    secrets: Secrets = field(default_factory=dict)
+    """Which arguments are not to be shown."""
 
     @property
     def task(self) -> str:
@@ -125,6 +128,7 @@ def read_job(system: System, message: str, queue: str | None) -> JobView:
         system.store.follow(
             JobSteps(WorkQueueSteps(work.calls, system.settings.namespace)).progress(found.id)
         ),
+        read_secrets(system.store, system.settings.namespace),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.tasks.context import Context
+from mqworker.tasks.secret import SecretArguments, is_secret
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _CONTEXT_TEXT = re.compile(r"([A-Za-z_][\w.]*\.)?Context(\s*\|\s*None)?", re.ASCII)
@@ -35,6 +36,7 @@ class Binding:
         self._signature = signature.replace(parameters=own)
         self.own = tuple(own)
         self.parameters = tuple(each.name for each in own)
+        self.secrets = SecretArguments.of((each.name, each.kind.name, is_secret(each)) for each in own)
         self.version = _version(own)
         """The same for all functions that accept the same calls; short, for it travels with refused ones."""
         is_simple = all(each.kind in _POSITIONAL for each in own)

@@ -21,10 +21,12 @@ from mqworker.model.rate import Rate
 from mqworker.model.strict_json import JsonLimits, read_json
 from mqworker.model.unique import Unique
 from mqworker.queues.work.keys import tasks_key
+from mqworker.redaction import is_secret_name
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.options import TaskOptions
 from mqworker.tasks.plain_types import check_plain
 from mqworker.tasks.registry import Registry, TaskDefinition
+from mqworker.tasks.secret import SecretArguments, is_secret
 
 VERSION = 1
 _KIND_BY_NAME = {
@@ -132,6 +134,26 @@ def decode_published_tasks(published: Mapping[bytes, bytes]) -> dict[str, Publis
     return found
 
 
+def decode_secrets(text: bytes) -> dict[str, SecretArguments]:
+    """The secret arguments of the tasks of one app; tasks without any are left out."""
+    found: dict[str, SecretArguments] = {}
+    try:
+        for task in read_json(text, _LIMITS)["tasks"]:
+            secrets = SecretArguments.of(
+                (
+                    str(each["name"]),
+                    str(each["kind"]),
+                    bool(each.get("secret")) or is_secret_name(each["name"]),
+                )
+                for each in task["parameters"]
+            )
+            if secrets.names:
+                found[str(task["name"])] = secrets
+    except _UNREADABLE:
+        return found
+    return found
+
+
 def named(tasks: Mapping[str, PublishedTask], name: str) -> PublishedTask:
     """The task of this name; raises UnknownTask with those that come close."""
     found = tasks.get(task_name(name))
@@ -171,9 +193,11 @@ def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:
         hint = parameter.annotation
         text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
         fields["type"] = text[:_LONGEST_ANNOTATION]
+    if is_secret(parameter):
+        fields["secret"] = True
     if parameter.default is not parameter.empty:
         fields["required"] = False
-        if isinstance(parameter.default, str | int | float | bool | None):
+        if not is_secret(parameter) and isinstance(parameter.default, str | int | float | bool | None):
             fields["default"] = parameter.default
     return fields
 

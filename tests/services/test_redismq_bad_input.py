@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
@@ -216,3 +217,21 @@ def test_a_plain_client_gets_nothing_out_of_tls(guarded: RealNode) -> None:
     with RespClient(port) as client:
         client.send("PING")
         assert client.is_closed_by_peer()
+
+
+def test_a_byte_now_and_then_buys_a_stranger_no_more_time(guarded: RealNode) -> None:
+    port = int(guarded.facts("gateway:redismq")["listens"].rpartition(":")[2])
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), 60)) as stranger:
+        stranger.settimeout(0.2)
+        began_s, is_cut_off = time.monotonic(), False
+        while not is_cut_off and time.monotonic() - began_s < 60:
+            try:
+                stranger.sendall(b"*1\r\n$4\r\nPING\r\n")
+                is_cut_off = stranger.recv(4_096) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                is_cut_off = True
+    assert is_cut_off

@@ -184,8 +184,10 @@ class Stage:
         report = DeliveriesFinished(batch.queue, batch.fences, ["done", *batch.fences], {"task": total})
         self.mail(report, worker)
 
-    def hand_over(self, fence: int, record: bytes, ticket: str = "-", queue: str = "default") -> None:
-        """As enqueue.lua does."""
+    def hand_over(self, fence: int, record: bytes, ticket: str = "", queue: str = "default") -> None:
+        """As enqueue.lua does; without a ticket, for a place where no worker may start early."""
+        if not ticket:
+            (ticket,) = self.dispatcher._queues[queue].places.offer(["-"])
         self.store.calls.append(
             (f"mqw:{{{queue}}}:held:node-1", b"%d %b %b" % (fence, ticket.encode(), record))
         )

@@ -287,6 +287,31 @@ def test_a_directory_of_another_user_is_a_clear_error(data_dir: Path) -> None:
         ensure_server(data_dir)
 
 
+def test_a_planted_link_leads_nowhere(data_dir: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    foreign.chmod(0o755)
+    data_dir.mkdir(mode=0o700)
+    (data_dir / "server").symlink_to(foreign)
+
+    with pytest.raises(ConfigurationError, match="is a symbolic link"):
+        ensure_server(data_dir)
+
+    assert foreign.stat().st_mode & 0o777 == 0o755
+    assert list(foreign.iterdir()) == []
+
+
+def test_a_directory_that_others_can_write_to_is_refused(data_dir: Path) -> None:
+    data_dir.mkdir()
+    data_dir.chmod(0o777)
+
+    with pytest.raises(ConfigurationError, match=r"other users can write .* chmod go-w"):
+        ensure_server(data_dir)
+
+    data_dir.chmod(0o1777)
+    ServerPlace(data_dir).prepare()  # sticky: nobody can put another directory in the place of ours
+
+
 def test_damage_in_the_middle_of_the_data_is_a_clear_error_and_nothing_is_touched(data_dir: Path) -> None:
     file = _data_file(data_dir, keys=100)
     content = bytearray(file.read_bytes())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mqworker.redaction import is_secret_name, masked_text, masked_url
+from mqworker.redaction import is_secret_name, masked_text, masked_traceback, masked_url
 
 MARK = "S3CR3T"
 around = st.text(max_size=20)
@@ -91,3 +91,27 @@ def test_a_sensitive_name_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", ["queue", "fence", "lease_id", "permits", "passed"])
 def test_an_everyday_name_is_not_sensitive(name: str) -> None:
     assert not is_secret_name(name)
+
+
+def test_lines_of_source_in_a_traceback_stay_readable_and_show_no_written_secret() -> None:
+    trace = """Traceback (most recent call last):
+  File "shop.py", line 3, in login
+    token = issue(token=read_token(user), password="S3CR3T")
+            ^^^^^^^^^^^^^^^^^
+  File "shop.py", line 9, in issue
+    connect("redis://u:S3CR3T@host/0", secret = secret)
+ValueError: token=S3CR3T
+    password=S3CR3T
+"""
+
+    shown = masked_traceback(trace)
+
+    assert MARK not in shown
+    assert "    token = issue(token=read_token(user), password=***)" in shown
+    assert "secret = secret)" in shown
+    assert shown.count("\n") == trace.count("\n")
+
+
+@given(text=st.text(alphabet=" \nFile\",line1 =xpassword'", max_size=300))
+def test_any_text_can_be_masked_as_a_traceback(text: str) -> None:
+    assert masked_traceback(text).count("\n") <= text.count("\n")

@@ -282,7 +282,8 @@ class Dispatcher:
             if channel == queue.keys.meta and (text == FIRST_LIMITED or self._give_back.hear(queue, text)):
                 continue
             if channel == queue.held_key and text != ADDED:
-                self._early_starts.hear(queue, text, now_ms)
+                if not self._early_starts.hear(queue, text, now_ms):
+                    self._reconciliation.look_soon(queue, now_ms)
             elif channel in (queue.held_key, ""):
                 self._reconciliation.hurry(queue, now_ms)
             if channel in (queue.keys.meta, "") and not queue.may_have_messages:

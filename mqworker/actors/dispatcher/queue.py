@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqworker.actors.dispatcher.workers import Idle, WorkerState
+from mqworker.actors.early_start.tickets import Places
 from mqworker.actors.mail import WorkerReady
 from mqworker.actors.run_slot import mark_of
 from mqworker.model.names import ConsumerName, QueueName
@@ -75,6 +76,8 @@ class DispatchedQueue:
         self.keys = self.calls.keys
         self.held_key = self.keys.held(consumer)
         """Where the server keeps what this consumer holds; also the channel on which it hands over."""
+        self.places = Places()
+        """What was offered, for messages that the server hands over the moment they are enqueued."""
         self.may_have_messages = True
         self.limited_tasks: frozenset[bytes] = frozenset()
         self.worker_ms = 0.0
@@ -242,7 +245,8 @@ class DispatchedQueue:
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
                 # While many messages wait, an offer is hardly ever taken up: no ticket is wasted.
-                offer = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
+                idle_tickets = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
+                offer = self.places.offer(idle_tickets)
                 known = self._known if self._looks_for_parked else ()
                 calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer, known)]
             if not calls:

@@ -82,6 +82,11 @@ class Reconciliation:
         """The server was away, and may have forgotten something; or a wake-up was lost, with its message."""
         self._due_at_ms[queue.name] = now_ms
 
+    def look_soon(self, queue: DispatchedQueue, now_ms: int) -> None:
+        """What was handed over was not believed. However often that is said, no look is made more often."""
+        soon_ms = now_ms + SECOND_LOOK_MS
+        self._due_at_ms[queue.name] = min(self._due_at_ms.get(queue.name, soon_ms), soon_ms)
+
     def turn(self, queues: Iterable[DispatchedQueue], now_ms: int) -> list[Post]:
         """Compare where it is time to. What to tell the workers whose deliveries somebody else has."""
         due = [queue for queue in queues if self._is_due(queue, now_ms)][:MOST_AT_ONCE]

@@ -9,10 +9,9 @@ worker while its ticket is valid.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, islice
+from itertools import islice
 
 from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.lost_workers import LostWorkers
@@ -25,6 +24,7 @@ from mqworker.actors.early_start.tickets import (
     HandedOver,
     Redeemed,
     Tickets,
+    new_number,
     note_unreadable,
     read_handed_over,
 )
@@ -48,7 +48,6 @@ class EarlyStarts:
         self._workers = workers
         self._lost = lost
         self._hand_out = hand_out
-        self._numbers = count(int.from_bytes(os.urandom(7)))  # none of those of a dispatcher before this
         self._queue_by_mark: dict[int, DispatchedQueue] = {}
         self._over: OrderedDict[tuple[str, int], None] = OrderedDict()
         """Finished or given up before their wake-up came."""
@@ -79,22 +78,26 @@ class EarlyStarts:
                 yield NO_TICKET
                 continue
             if not worker.ticket:
-                worker.ticket = next(self._numbers)
+                worker.ticket = new_number()
                 self._tickets.issue(slot_of(worker.name), worker.ticket)
             yield f"{slot_of(worker.name)}:{worker.ticket}"
 
-    def hear(self, queue: DispatchedQueue, text: bytes, now_ms: int) -> None:
-        """A message was handed over (enqueue.lua); without an early start it is handed out like any other."""
+    def hear(self, queue: DispatchedQueue, text: bytes, now_ms: int) -> bool:
+        """A message was handed over (enqueue.lua); without an early start it is handed out like any other.
+
+        False when it is for no place that was offered: the server may hold it for us, or somebody made it up.
+        """
         handed_over = read_handed_over(text)
-        if handed_over is None:
+        if handed_over is None or not queue.places.take(handed_over.place):
             note_unreadable(self._quarantine, queue.held_key, text)
-            return
+            return False
         queue.note_handed_over()
         if (queue.name, handed_over.fence) in self._over:
             del self._over[queue.name, handed_over.fence]
         elif not self._is_begun(queue, handed_over, now_ms):
             delivery = Claimed(handed_over.fence, handed_over.record, now_ms)
             self._hand_out.put_back(queue, *queue.take_handed_over(delivery))
+        return True
 
     def note_over(self, queue: str, fence: int) -> None:
         """It is not to be run any more, should its wake-up come late."""
@@ -104,7 +107,7 @@ class EarlyStarts:
 
     def _is_begun(self, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int) -> bool:
         """Whether the ticket's worker has it, as far as is known."""
-        fence, worker, _, record = handed_over
+        fence, worker, _, _, record = handed_over
         # The dead count, too: who dies over it at once may be lost here before its wake-up is heard.
         for state in (*self._workers, *self._lost.workers()):
             if (flight := state.flights.get((queue.name, fence))) is not None:
@@ -116,7 +119,7 @@ class EarlyStarts:
     def _presume(
         self, worker: WorkerState, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int
     ) -> bool:
-        fence, _, ticket, record = handed_over
+        fence, _, ticket, _, record = handed_over
         if not worker.ticket or worker.ticket != ticket or queue.runs_once(task_of(record)):
             return False
         if not worker.flights:

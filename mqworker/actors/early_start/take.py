@@ -73,8 +73,8 @@ class EarlyStart:
                 queue, handed_over = self._queue_by_channel[channel], read_handed_over(text)
                 if handed_over is None:
                     note_unreadable(self._quarantine, channel, text)
-                elif redeemed is None and is_wanted(handed_over.record):
-                    redeemed = (queue, handed_over) if self._redeem(queue, handed_over) else None
+                elif redeemed is None:
+                    redeemed = self._redeem(queue, handed_over, is_wanted)
         except StoreUnavailable:
             self.close()
             self._listen_at_ms = now_ms + LISTEN_AFTER_MS
@@ -89,10 +89,17 @@ class EarlyStart:
             self._subscription.close()
             self._subscription = None
 
-    def _redeem(self, queue: str, handed_over: HandedOver) -> bool:
-        is_ours = self._tickets.redeem(self._worker, handed_over.ticket, queue, handed_over.fence)
-        self.count += is_ours
-        return is_ours
+    def _redeem(
+        self, queue: str, handed_over: HandedOver, is_wanted: Callable[[bytes], bool]
+    ) -> tuple[str, HandedOver] | None:
+        if not is_wanted(handed_over.record):
+            # Whoever heard it on the channel knows the ticket now, and could come with something else.
+            self._tickets.refuse(self._worker, handed_over.ticket)
+            return None
+        if not self._tickets.redeem(self._worker, handed_over.ticket, queue, handed_over.fence):
+            return None
+        self.count += 1
+        return queue, handed_over
 
     def _listen(self, now_ms: int) -> None:
         if self._connecting is not None:

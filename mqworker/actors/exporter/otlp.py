@@ -14,7 +14,7 @@ from mqworker.errors import ConfigurationError
 from mqworker.model.run_span import SYSTEM, RunSpan
 from mqworker.model.telemetry import Entry, RunKind
 from mqworker.model.trace_context import Relation, TraceContext, context_in
-from mqworker.redaction import masked_text
+from mqworker.redaction import masked_text, masked_traceback
 from mqworker.settings import OtelEnvironment
 
 try:
@@ -122,7 +122,7 @@ def readable_run(span: RunSpan, relation: Relation, resource: Resource) -> Reada
     if span.error:
         facts = {"exception.type": span.error, "exception.message": message}
         if span.traceback:
-            facts["exception.stacktrace"] = masked_text(span.traceback)
+            facts["exception.stacktrace"] = masked_traceback(span.traceback)
         events = [Event("exception", facts, timestamp=span.end_ns)]
     return ReadableSpan(
         f"process {span.queue}",

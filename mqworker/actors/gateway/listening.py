@@ -13,6 +13,7 @@ from mqworker.errors import ConfigurationError
 from mqworker.model.gateway_options import GatewayOptions, TcpPlace, UnixPlace
 
 _BACKLOG = 512
+_PRIVATE_SOCKET = 0o600
 
 
 async def listen(
@@ -23,7 +24,8 @@ async def listen(
     try:
         if isinstance(options.place, UnixPlace):
             _remove_dead_socket(options.place.path)
-            server = await loop.create_unix_server(protocol, options.place.path, ssl=tls, backlog=_BACKLOG)
+            bound = _bound_socket(options.place.path)
+            server = await loop.create_unix_server(protocol, sock=bound, ssl=tls, backlog=_BACKLOG)
             return server, str(options.place)
         server = await loop.create_server(
             protocol, options.place.host, options.place.port, ssl=tls, backlog=_BACKLOG
@@ -57,6 +59,19 @@ def tls_of(options: GatewayOptions) -> ssl.SSLContext | None:
             f"({error}); accepted: files with a certificate chain and its private key, as PEM"
         ) from error
     return context
+
+
+def _bound_socket(path: str) -> socket.socket:
+    """For this user alone, whatever the umask: nobody can connect before it is listened to."""
+    bound = socket.socket(socket.AF_UNIX)
+    try:
+        bound.bind(path)
+        if not path.startswith("\0"):
+            os.chmod(path, _PRIVATE_SOCKET)  # noqa: PTH101 - as below
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 def _remove_dead_socket(path: str) -> None:

@@ -20,7 +20,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -89,15 +89,30 @@ class ServerPlace:
         """
         with _clear_errors(self.data_dir):
             _make_data_dir(self.data_dir)
-            self.directory.mkdir(mode=_PRIVATE, exist_ok=True)
-            owner = self.directory.stat()
+            _refuse_if_others_can_write(self.data_dir)
+            self._make_private_directory()
+
+    def _make_private_directory(self) -> None:
+        with suppress(FileExistsError):
+            self.directory.mkdir(mode=_PRIVATE)
+        if self.directory.is_symlink():
+            raise ConfigurationError(
+                f"data_dir: {self.directory} is a symbolic link, whoever made it chose where the data would "
+                "go; accepted is a directory: remove the link, or choose another data_dir"
+            )
+        # One open directory from here on: what stands under its name may be changed meanwhile.
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            owner = os.fstat(descriptor)
             if owner.st_uid != os.geteuid():
                 raise ConfigurationError(
                     f"data_dir: {self.directory} belongs to user {owner.st_uid}, this process runs as "
                     f"user {os.geteuid()}; start the embedded server as its owner, or choose another data_dir"
                 )
             if stat.S_IMODE(owner.st_mode) != _PRIVATE:
-                self.directory.chmod(_PRIVATE)
+                os.fchmod(descriptor, _PRIVATE)
+        finally:
+            os.close(descriptor)
 
     def choose_socket(self) -> Path:
         """Decide where the next server listens. Only for who holds the server lock."""
@@ -160,6 +175,17 @@ def _make_data_dir(data_dir: Path) -> None:
     data_dir.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     # Made by us, inside a project as a rule: keep it out of the project's history.
     (data_dir / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def _refuse_if_others_can_write(data_dir: Path) -> None:
+    """Who can write there can put another directory in the place of ours; not where it is sticky, as /tmp."""
+    found = data_dir.stat()
+    by_group = found.st_mode & stat.S_IWGRP and found.st_gid != os.getegid()
+    if (found.st_mode & stat.S_IWOTH or by_group) and not found.st_mode & stat.S_ISVTX:
+        raise ConfigurationError(
+            f"data_dir: other users can write to {data_dir} (mode {stat.S_IMODE(found.st_mode):o}); accepted "
+            f"is a directory that only this user can write to: chmod go-w {data_dir}"
+        )
 
 
 def _fits(socket_path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections.abc import Sequence
 from typing import assert_never
 
 from mqworker.errors import LeaseLost, TaskCancelled
@@ -12,6 +13,7 @@ from mqworker.model.instant import After
 from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
 from mqworker.model.settlement import Bury, Failure, Release, RetryAt, Run, Settlement
 from mqworker.tasks.context import Context
+from mqworker.tasks.secret import without_values
 
 LONGEST_MESSAGE = 4_000
 LONGEST_TRACEBACK = 16_000
@@ -27,30 +29,33 @@ def settle_failure(
     *,
     run: Run,
     chance: random.Random,
+    secrets: Sequence[str] = (),
 ) -> Settlement:
-    """How a delivery ends whose task raised this."""
+    """How a delivery ends whose task raised this; `secrets` are values that are not to be stored with it."""
     if isinstance(error, TaskCancelled):
         if context.is_cancelled:
             return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
-        return Bury(delivery, "cancelled", failure_of(error), run=run)
+        return Bury(delivery, "cancelled", failure_of(error, secrets), run=run)
     if isinstance(error, LeaseLost) and context.is_known_lost:
         return Release(delivery)  # refused, as everything that this run could say
     match decide(policy, delivery.failures, error, chance):
         case RetryIn(ms):
-            return RetryAt(delivery, After(ms), failure_of(error), run)
+            return RetryAt(delivery, After(ms), failure_of(error, secrets), run)
         case GiveUp(reason):
-            return Bury(delivery, reason, failure_of(error), run=run)
+            return Bury(delivery, reason, failure_of(error, secrets), run=run)
         case other:
             assert_never(other)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException, secrets: Sequence[str] = ()) -> Failure:
     """The error as data: looking at it runs code of its class, which may fail too."""
     try:
         message = str(error)
     except Exception as trouble:  # noqa: BLE001 - foreign code; the failure must be told in any case
         message = f"<its text cannot be had: {type(trouble).__name__}>"
-    return Failure(type(error).__qualname__, message[:LONGEST_MESSAGE], _traceback_of(error))
+    # Masked before it is cut: half a secret is not found.
+    message, trace = without_values(message, secrets), without_values(_traceback_of(error), secrets)
+    return Failure(type(error).__qualname__, message[:LONGEST_MESSAGE], trace[-LONGEST_TRACEBACK:])
 
 
 def _traceback_of(error: BaseException) -> str:
@@ -62,4 +67,4 @@ def _traceback_of(error: BaseException) -> str:
         lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
     except Exception:  # noqa: BLE001 - as above
         lines = traceback.format_tb(trace, limit=-MOST_FRAMES)
-    return "".join(lines)[-LONGEST_TRACEBACK:]
+    return "".join(lines)

@@ -295,14 +295,19 @@ class TaskRunner:
         self, task: PreparedTask, delivery: Delivery, context: Context, error: BaseException, run: Run
     ) -> Settlement:
         policy = task.definition.options.retry
-        settlement = settle_failure(policy, delivery, context, error, run=run, chance=self._chance)
+        secrets = _secrets_of(task, delivery)
+        settlement = settle_failure(
+            policy, delivery, context, error, run=run, chance=self._chance, secrets=secrets
+        )
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, **trace_facts()}
         match settlement:
             case RetryAt(due=After(ms), failure=Failure() as failure):
-                self._log.warning("delivery_retried", **facts, **_told(failure), in_ms=ms, exc_info=error)
+                told = _told(failure, error, secrets)
+                self._log.warning("delivery_retried", **facts, **told, in_ms=ms)
                 self._hooks.run(self._hooks.retrying, context, error, ms)
             case Bury(reason=reason, failure=Failure() as failure):
-                self._log.error("delivery_buried", **facts, **_told(failure), reason=reason, exc_info=error)
+                told = _told(failure, error, secrets)
+                self._log.error("delivery_buried", **facts, **told, reason=reason)
                 self._hooks.run(self._hooks.failing, context, error)
             case _:
                 self._log.info("delivery_cancelled", **facts)
@@ -348,8 +353,18 @@ class TaskRunner:
         return Bury(delivery, "undecodable", failure_of(error))
 
 
-def _told(failure: Failure) -> dict[str, str]:
-    return {"error": failure.error, "error_msg": failure.message}
+def _secrets_of(task: PreparedTask, delivery: Delivery) -> list[str]:
+    """What is not to be seen in an error of this run; from the body, for a task may change its arguments."""
+    try:
+        call = decode_call(delivery.body)
+    except InvalidMessage:
+        return []
+    return task.definition.binding.secrets.values(call.args, call.kwargs)
+
+
+def _told(failure: Failure, error: BaseException, secrets: Sequence[str]) -> dict[str, Any]:
+    trace = {"traceback": failure.traceback} if secrets else {"exc_info": error}
+    return {"error": failure.error, "error_msg": failure.message, **trace}
 
 
 def _cancelled(context: Context) -> TaskCancelled:

@@ -84,7 +84,9 @@ class Pages:
             return RedirectResponse(f"{root}/workflow?{urlencode({'id': message})}", 303)
         identity = _somebody(request)
         delivery = job.trace.delivery
-        arguments = masked_arguments(delivery) if delivery and identity.can_see_arguments else None
+        arguments = (
+            masked_arguments(delivery, job.secrets) if delivery and identity.can_see_arguments else None
+        )
         return self._console.page(
             request, "job.html", job=job, route=ROUTE, arguments=arguments, timeline=timeline_of(job)
         )

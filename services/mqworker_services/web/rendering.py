@@ -25,7 +25,7 @@ from mqworker.operate.wording import (
     short_duration,
     size,
 )
-from mqworker.redaction import masked_text
+from mqworker.redaction import masked_text, masked_traceback
 
 HERE = Path(__file__).parent
 _QUEUE = re.compile(r"queue ([A-Za-z0-9_.-]+)")
@@ -61,6 +61,7 @@ def environment() -> Environment:
         "told": told,
         "anchor": lambda text: _NO_ANCHOR.sub("_", str(text))[:_LONGEST_NAME],
         "masked": lambda text: masked_text(str(text)),
+        "masked_traceback": lambda text: masked_traceback(str(text)),
     }
     made.tests |= {"search_word": lambda text, word: word in text}
     made.globals |= {"query": query, "place_of": place_of, "nothing": NOTHING, "total": total, "meter": meter}

@@ -10,7 +10,8 @@
 -- ARGV[7]  window ms of chosen ids, for messages that turn out to be expired
 -- ARGV[8]  a ticket for each that could begin at once, at the most as many as are claimed, with spaces between: for
 --          those that do not wait here, the consumer stands ready, and enqueue.lua hands the next messages over to
---          it; '' to withdraw that. A ticket is `<worker>:<number>`, or '-' where no worker may start early
+--          it; '' to withdraw that. A ticket is `<worker>:<number>:<place>`, or
+--          `-:<place>` where no worker may start early; both numbers are random, and good for one message
 -- ARGV[9..] task and version, for each task whose messages are claimed first where they were parked ('-': any version)
 -- Returns  {first fence, {record, ...}}: fences count up from the first; a repeated call may hold false where a
 --          delivery was reclaimed meanwhile; {-1, {}} to call again: much was passed over, more may be behind

@@ -30,7 +30,7 @@ class Connection(asyncio.Protocol):
         self._is_read_paused = False
         self._is_write_paused = False
         self._allowance = float(gateway.options.rate)
-        self._heard_at_ms = self._refilled_at_ms = gateway.now_ms()
+        self._joined_at_ms = self._heard_at_ms = self._refilled_at_ms = gateway.now_ms()
         self._has_spoken = False
 
     # What asyncio calls
@@ -78,13 +78,15 @@ class Connection(asyncio.Protocol):
         options, session = self._gateway.options, self._session
         if session is None or self._transport is None:
             return
-        is_stranger = not self._has_spoken or not session.known.is_trusted or self._parser.is_in_the_middle
+        is_stranger = not self._has_spoken or not session.known.is_trusted
         silent_ms = now_ms - self._heard_at_ms
         if self._is_write_paused:
             is_over = silent_ms > options.handshake_s * 1000
         elif not session.is_idle:
             is_over = False  # it waits for us
-        elif is_stranger:
+        elif is_stranger:  # counted from the beginning: a byte now and then buys no more time
+            is_over = now_ms - self._joined_at_ms > options.handshake_s * 1000
+        elif self._parser.is_in_the_middle:
             is_over = silent_ms > options.handshake_s * 1000
         else:
             is_over = 0 < options.idle_s * 1000 < silent_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -13,8 +14,10 @@ from mqworker.actors.early_start.tickets import (
     CANCELLED,
     UNDECIDED,
     HandedOver,
+    Places,
     Redeemed,
     Tickets,
+    new_number,
     read_handed_over,
 )
 from mqworker.actors.run_slot import RunSlots, mark_of
@@ -48,6 +51,48 @@ def test_only_the_ticket_that_is_out_counts(tmp_path: Path) -> None:
     assert tickets.redeem(3, 18, "default", 900)
 
 
+def test_what_was_refused_is_worth_nothing(tmp_path: Path) -> None:
+    tickets = Tickets(str(tmp_path / "slots"))
+    tickets.issue(3, 17)
+
+    tickets.refuse(3, 18)
+    tickets.refuse(3, 17)
+
+    assert not tickets.redeem(3, 17, "default", 900)
+    assert tickets.cancel(3, 17) == CANCELLED
+
+
+def test_a_ticket_has_64_bits_that_nobody_can_guess(tmp_path: Path) -> None:
+    tickets = Tickets(str(tmp_path / "slots"))
+    numbers = {new_number() for _ in range(1_000)}
+    steps = {second - first for first, second in itertools.pairwise(sorted(numbers))}
+    largest = 2**64 - 1
+    tickets.issue(3, largest)
+
+    assert len(numbers) == 1_000
+    assert max(numbers).bit_length() >= 63
+    assert min(steps) > 1_000, "the next one does not follow from one that was seen"
+    assert tickets.redeem(3, largest, "default", 900)
+    assert tickets.cancel(3, largest) == Redeemed(900, mark_of("default"))
+
+
+def test_a_place_is_taken_once_and_only_if_it_was_offered() -> None:
+    places = Places()
+    offered = [text.rpartition(":")[2] for text in places.offer(["0:17", "-"])]
+
+    assert [places.take(place) for place in offered] == [True, True]
+    assert [places.take(place) for place in [*offered, "0" * 16, ""]] == [False] * 4
+
+
+def test_a_place_of_one_of_the_last_offers_is_still_good() -> None:
+    places = Places()
+    ((_, _, early),) = [text.partition(":") for text in places.offer(["-"])]
+    for _ in range(63):
+        places.offer(["-"])
+
+    assert places.take(early)
+
+
 def test_it_leaves_alone_what_the_worker_runs(tmp_path: Path) -> None:
     tickets, slots = Tickets(str(tmp_path / "slots")), RunSlots(str(tmp_path / "slots"))
     for worker in range(3):
@@ -63,8 +108,11 @@ def test_it_leaves_alone_what_the_worker_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        (b"900 1:17 a record", HandedOver(900, 1, 17, b"a record")),
-        (b"900 - a record", HandedOver(900, None, 0, b"a record")),
+        (b"900 1:17:00112233445566ff a record", HandedOver(900, 1, 17, "00112233445566ff", b"a record")),
+        (b"900 -:00112233445566ff a record", HandedOver(900, None, 0, "00112233445566ff", b"a record")),
+        (b"900 1:17 a record", None),
+        (b"900 - a record", None),
+        (b"900 -:0011 a record", None),
         (b"", None),
         (b"ready", None),
         (b"900 1:17", None),

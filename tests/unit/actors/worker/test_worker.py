@@ -91,7 +91,7 @@ class Stage:
         return [fence for mail in mails if isinstance(mail, DeliveriesFinished) for fence in mail.fences]
 
     def hand_over(self, fence: int, task: str = "quick", ticket: int = TICKET) -> None:
-        self.store.calls.append((CHANNEL, b"%d 0:%d %b" % (fence, ticket, a_record(task))))
+        self.store.calls.append((CHANNEL, b"%d 0:%d:%016x %b" % (fence, ticket, fence, a_record(task))))
 
     def _open_store(self) -> Store:
         return cast(Store, self.store)
@@ -163,6 +163,17 @@ def test_one_ticket_is_good_for_one_message(stage: Stage) -> None:
 
     assert stage.turn() == [900]
     assert stage.turn() == []
+
+
+def test_a_ticket_that_came_with_something_unwanted_is_used_up(stage: Stage) -> None:
+    stage.listen()
+    stage.tickets.issue(0, TICKET)
+
+    stage.hand_over(900, "unknown")
+    stage.hand_over(901, "quick")
+
+    assert stage.turn() == []
+    assert stage.ran == []
 
 
 def test_what_comes_with_another_ticket_is_left_to_the_dispatcher(stage: Stage) -> None:
