@@ -95,7 +95,7 @@ def _plant_work(app: App, name: str) -> MessageId:
 
 
 def _plant_schedule(app: App, server: RealServer, name: str) -> None:
-    """Published as usual, then renamed by a foreign hand: our own names are checked."""
+    """Published as usual, then renamed by another program: our own names are checked."""
     app.schedule("* * * * *", name="planted")(app.task(name="shop.tick")(lambda: None))
     publish_schedules(app)
     with server.client() as client:
