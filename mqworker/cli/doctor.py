@@ -42,7 +42,7 @@ def doctor_command(
     is_removing: bool,
     is_sure: bool,
 ) -> None:
-    """Check server, clock, limits and nodes, and what nodes skip because it is foreign.
+    """Check server, clock, limits and nodes, and what nodes skip.
 
     Nothing is changed without --remove-quarantined. Exit code 0: nothing is wrong, 1: something is.
     """

@@ -202,7 +202,7 @@ COMMANDS = {
     "serve": LazyCommand("Let foreign programs in: a gateway without task workers.", _load_serve),
     "health": LazyCommand("Probe the node of this directory; exit with 0 or 1.", _load_health),
     "status": LazyCommand("Show how everything is, on one screen.", _load_status),
-    "doctor": LazyCommand("Check the server, and what nodes skip because it is foreign.", _load_doctor),
+    "doctor": LazyCommand("Check server, clock, limits and nodes, and what nodes skip.", _load_doctor),
     "queue": LazyCommand("Look at queues; pause, resume, limit and purge them.", _load_queue),
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
