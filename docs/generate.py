@@ -29,7 +29,7 @@ GENERATED = "reference/"
 MORE_PAGES = "More pages"
 EXPORTS = {
     "Apps and tasks": "App Task AsyncTask Context current_context task default_app",
-    "Options": "Retry Rate Fair Unique Rsmq Gq",
+    "Options": "Retry Rate Fair Unique Rsmq Gq Secret",
     "Jobs": "Job JobStatus as_completed wait_all aas_completed await_all",
     "Workflows": "chain group chord WorkflowJob WorkflowMember MemberFailure",
 }
