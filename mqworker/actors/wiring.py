@@ -76,7 +76,13 @@ def run_actor(actor: Actor, control: Mailbox, start: ChildStart, *stores: Store)
     Between round trips of these stores it answers pings. They share one quarantine.
     """
     quarantine = stores[0].quarantine
-    notice = NodeNotice(lambda: open_store(start, quarantine), start.settings.namespace, quarantine)
+
+    def open_for_notice() -> Store:
+        store = open_store(start, quarantine)
+        store.after_round_trip = loop.answer_pings
+        return store
+
+    notice = NodeNotice(open_for_notice, start.settings.namespace, quarantine)
     loop = ActorLoop(actor, control, SystemClock(), logger_of(start), quarantine, notice=notice)
     for store in stores:
         store.after_round_trip = loop.answer_pings
