@@ -36,7 +36,7 @@ HOSTILE = "<script>alert(1)</script>../\u202eevil"
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[System]:
+def system() -> Iterator[System]:
     with (
         RealServer() as server,
         opened(Settings(redis_url=server.url), client_name="mqw-test", retry_for_ms=0) as found,
