@@ -114,8 +114,9 @@ def _of_clock(view: SystemView, limits: VerdictLimits) -> Iterator[str]:
     way, when, what = (
         ("forward", "sooner", "may run twice") if by_ms > 0 else ("back", "later", "wait longer")
     )
+    step = _time(round(abs(by_ms), -3))
     yield (
-        f"the server's clock was set {way} by {_time(round(abs(by_ms), -3))}, {_time(ago_ms)} ago: leases that end by "
+        f"the server's clock was set {way} by {step}, {_time(ago_ms)} ago: leases that end by "
         f"time (claims without a consumer, RSMQ, gq) end so much {when}, and their messages {what}"
     )
 
