@@ -39,7 +39,7 @@ AUDITED_BY_OPERATE = {
     *("bulk", "dead edit", "job rerun", "strike add", "strike remove"),
     *("schedule pause", "schedule resume", "schedule run-now"),
 }
-"""The library writes these down, for the console as well: tests/operate/test_{bulk,edit,strikes,schedules}.py."""
+"""The library writes these down, for the console as well: tests/operate/."""
 WORKING = {
     *("rsmq message send", "rsmq message receive", "rsmq message pop"),
     *("pipeline enqueue", "pipeline replay"),
