@@ -497,7 +497,7 @@ def test_what_does_not_drain_is_killed_in_time_and_its_consumer_released(nodes: 
     node.send(signal.SIGTERM)
 
     assert node.wait_exit() == 1
-    assert time.monotonic() - began < 8.0  # on a busy machine as well
+    assert time.monotonic() - began < 3.0
     assert any("dispatcher worker_exited worker:0 drain (SIGKILL)" in line for line in node.journal())
     assert any("heartbeat_reaper ConsumerGone" in line for line in node.journal())
 
