@@ -7,7 +7,7 @@ CORE := $(VENV)/.installed-core
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs demo demo-web test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
+.PHONY: help setup lock audit sbom release docs demo demo-web test test-pythons test-beside test-others check format test-unit test-redis test-system drills drills-node drills-archive soak bench bench-peers run protocols clean
 
 help: ## show this help
 	@echo "mqworker: make <target>"
@@ -32,8 +32,8 @@ demo: $(CORE) ## see it work: thousands of tasks of every kind, with kill -9 in 
 demo-web: $(STAMP) ## the same, and then the console on http://127.0.0.1:8780/, until Ctrl-C
 	@$(BIN)/python examples/demo.py --web
 
-# Most tests wait for processes most of the time, so two halves run beside each other.
-BESIDE := tests/gq tests/interop tests/pipeline tests/services
+# Most tests wait for processes most of the time, so two halves run beside each other: about as long, by `pytest --durations=0`.
+BESIDE := tests/docs tests/drills tests/examples tests/gq tests/interop tests/operate tests/pipeline
 BESIDE_LOG := $(VENV)/tests-beside.log
 
 test: $(STAMP) ## all tests, on real servers; in two halves beside each other
@@ -63,7 +63,7 @@ test-pythons: ## the unit tests on every Python from 3.11 that this machine has,
 		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
 		place=$(VENV)/python$$version; test ! -e $$place/.tested || continue; \
 		echo "Python $$version:"; $$python -m venv $$place && \
-		$$place/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grpc,sql,testing]' hypothesis pyarrow && \
+		$$place/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grpc,otel,sentry,sql,testing,web]' hypothesis prometheus-client pyarrow && \
 		$$place/bin/python -m pytest tests/unit && touch $$place/.tested || exit 1; \
 	done; rm -f $(VENV)/python*/.tested
 
@@ -79,7 +79,7 @@ drills: $(STAMP) ## kill everything at full size and count: lost 0, acked twice 
 	@$(MAKE) --no-print-directory --jobs=2 drills-archive drills-node
 
 drills-node: $(STAMP)
-	DRILL_SIZE=full $(BIN)/python -m pytest --durations=5 tests/drills
+	DRILL_SIZE=full $(BIN)/python -m pytest --durations=5 tests/drills tests/unit/actors/worker/test_mail_thread.py
 
 drills-archive: $(STAMP)
 	@DRILL_SIZE=full $(BIN)/python -m pytest tests/pipeline/test_archive_killed.py >$(DRILLS_LOG) 2>&1; status=$$?; \
@@ -96,6 +96,19 @@ bench: $(STAMP) ## measure mqworker on this machine, beside raw clients; some mi
 bench-peers: $(STAMP) ## measure it beside Celery and eight others; 25 minutes, on a quiet machine; writes docs/benchmarks
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks --peer all --json docs/benchmarks/results.json --pages docs/benchmarks $(BENCH)
+
+lock: $(STAMP) ## write requirements-dev.lock: what this virtualenv has, by exact version
+	$(BIN)/python deploy/release.py lock
+
+audit: $(STAMP) ## is what is installed consistent, as locked, and without known flaws; what cannot be asked is skipped
+	$(BIN)/python deploy/release.py audit
+
+sbom: $(STAMP) ## write dist/mqworker-sbom.json: what an installation brings, as CycloneDX
+	$(BIN)/python deploy/release.py sbom
+
+release: check audit sbom ## what is published: the wheel, the source, the bill of materials and their checksums
+	$(BIN)/python -m hatchling build --directory dist
+	cd dist && sha256sum *.whl *.tar.gz mqworker-sbom.json > SHA256SUMS
 
 docs: $(STAMP) ## build the documentation site into site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 from benchmarks.private_server import private_server
 from benchmarks.table import heading, row
 from mqworker import App
+from mqworker.events import open_event_streams
 from mqworker.model.clock import SystemClock
 from mqworker.model.message import Message
 from mqworker.model.message_id import MessageIdSource
 from mqworker.model.names import TaskName
 from mqworker.model.settlement import Ack, Run, Settlement
 from mqworker.settings import Settings, load_settings
-from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.archive import ArchivePlan, Archiver, archive_once
+from mqworker_services.pipeline.engine import Engine, LocalEngine, SparkEngine
 from mqworker_services.pipeline.enqueueing import EnqueuePlan, enqueue_file
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.session import open_session
+from mqworker_services.pipeline.table import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 SIZES = (1_000_000, 5_000_000)
 BULK_ROWS = 1_000_000
 PER_CALL = 500
+BATCHES = 500
 CLOCK = SystemClock()
 
 
@@ -39,7 +43,10 @@ def run(rounds: int) -> None:
             heading(f"pipeline, {events:,} events")
             make_events(settings, events)
             _measure_read(spark, settings, events, rounds)
-            _measure_archive(spark, settings, events, Path(folder), rounds)
+            for engine in (LocalEngine(), SparkEngine(spark)):
+                _measure_archive(engine, settings, events, Path(folder), rounds)
+    heading(f"pipeline, {BATCHES:,} small batches into one lake")
+    measure_growth()
     heading(f"pipeline, {BULK_ROWS:,} rows enqueued from Parquet")
     _measure_enqueue(spark, rounds)
     spark.stop()
@@ -68,14 +75,38 @@ def _measure_read(spark: SparkSession, settings: Settings, events: int, rounds: 
     row("batch read, warm", _rate(events, min(_seconds(read) for _ in range(rounds))))
 
 
-def _measure_archive(spark: SparkSession, settings: Settings, events: int, folder: Path, rounds: int) -> None:
-    def archive(number: int) -> Callable[[], None]:
-        plan = ArchivePlan(settings, Lake(folder / str(number)))
-        return lambda: archive_once(spark, plan, lambda _batch, _events: None)
+def _measure_archive(engine: Engine, settings: Settings, events: int, folder: Path, rounds: int) -> None:
+    lakes = [Lake.at(str(folder / type(engine).__name__ / str(number))) for number in range(rounds)]
 
-    seconds = min(_seconds(archive(number)) for number in range(rounds))
-    size = sum(file.stat().st_size for file in (folder / "0" / "events").rglob("*.parquet"))
-    row("archive", _rate(events, seconds), f"{size / events:.1f} bytes an event in Parquet")
+    def archive(lake: Lake) -> Callable[[], None]:
+        plan = ArchivePlan(settings, lake)
+        return lambda: archive_once(engine, plan, lambda _batch, _events: None)
+
+    seconds = min(_seconds(archive(lake)) for lake in lakes)
+    size = sum(file.bytes for file in LakeTable.open(lakes[0]).files())
+    row(
+        f"archive, {type(engine).__name__}",
+        _rate(events, seconds),
+        f"{size / events:.1f} bytes an event in Parquet",
+    )
+
+
+def measure_growth() -> None:
+    """What a small batch costs at the beginning of a lake, and after hundreds of others."""
+    seconds: list[float] = []
+    with private_server(aof=False) as url, tempfile.TemporaryDirectory() as folder:
+        settings = load_settings({"redis_url": url})
+        plan = ArchivePlan(settings, Lake.at(folder))
+        with open_event_streams(settings) as streams:
+            make_events(settings, 2 * PER_CALL)
+            archiver = Archiver(LocalEngine(), plan, streams)
+            for _ in range(BATCHES):
+                make_events(settings, 2 * PER_CALL)
+                seconds.append(_seconds(lambda: archiver.archive_present(lambda _batch, _events: None)))
+                archiver.tidy()  # as one that follows does
+    first, last = (1000 * sum(some) / len(some) for some in (seconds[1:51], seconds[-50:]))
+    row("a batch of 1,000 events, the first 50", f"{first:.1f} ms")
+    row(f"the same after {BATCHES - 50:,} others", f"{last:.1f} ms", f"{last / first:.2f} times as long")
 
 
 def _measure_enqueue(spark: SparkSession, rounds: int) -> None:

@@ -8,11 +8,11 @@ The commands `mqworker pipeline enqueue`, `archive`, `verify` and `report` do th
 
 import sys
 import time
-from pathlib import Path
 
 from mqworker import App
 from mqworker.events import with_server
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.engine import SparkEngine
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.report.answers import make_report
 from mqworker_services.pipeline.report.files import look_at_files
@@ -43,13 +43,13 @@ def main(rows: int) -> None:
         time.sleep(0.1)
     print(f"all of them run after {time.monotonic() - began:.1f} s", flush=True)
 
-    lake = Lake(Path("lake").absolute())
-    archive_once(spark, ArchivePlan(settings, lake, is_trimming=True), lambda _batch, _events: None)
-    verdict = verify(spark, lake)
+    lake, engine = Lake.at("lake"), SparkEngine(spark)
+    archive_once(engine, ArchivePlan(settings, lake, is_trimming=True), lambda _batch, _events: None)
+    verdict = verify(engine, lake)
     print(f"{verdict.rows:,} events archived: {'; '.join(verdict.problems()) or 'none missing, none twice'}")
 
     everything = window(None, None, app.clock.now_ms())
-    report = make_report(spark, Question(lake, everything), look_at_files(lake, everything))
+    report = make_report(engine, Question(lake, everything), look_at_files(lake, everything))
     for group in report.groups:
         wait, run = group.times.wait.percentile(99), group.times.run.percentile(99)
         print(f"{group.name}: {group.counts.succeeded:,} succeeded, {report.per_second(group.counts):,.0f}/s")

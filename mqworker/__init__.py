@@ -3,16 +3,22 @@
 # As type checkers know it: importing `typing` takes as long as half of `mqworker health`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mqworker.model.breaker import Breaker
     from mqworker.model.fair import Fair
+    from mqworker.model.keyring import EncryptionKey, Keyring, SigningKey
     from mqworker.model.rate import Rate
     from mqworker.model.retry_policy import Retry
+    from mqworker.model.running import MaxRunning
     from mqworker.model.unique import Unique
     from mqworker.queues.catalogue import Gq, Rsmq
     from mqworker.tasks.app import App
-    from mqworker.tasks.context import Context, current_context
+    from mqworker.tasks.context import Context, State, current_context
     from mqworker.tasks.default_app import default_app, task
+    from mqworker.tasks.hooks import OutgoingCall
+    from mqworker.tasks.injection import Depends
     from mqworker.tasks.job import Job
     from mqworker.tasks.joint_wait import aas_completed, as_completed, await_all, wait_all
+    from mqworker.tasks.offload.places import S3, Files
     from mqworker.tasks.outcome import JobStatus
     from mqworker.tasks.secret import Secret
     from mqworker.tasks.task import AsyncTask, Task
@@ -26,28 +32,28 @@ __version__ = "0.1.0"
 # Imported when asked for: `mqworker --version` and `status` must not wait for redis and msgpack.
 # fmt: off
 _NAMES_BY_MODULE = {
-    "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
-    "mqworker.model.retry_policy": "Retry",
-    "mqworker.model.unique": "Unique",
-    "mqworker.queues.catalogue": "Gq Rsmq",
-    "mqworker.tasks.app": "App",
-    "mqworker.tasks.context": "Context current_context",
-    "mqworker.tasks.default_app": "default_app task",
-    "mqworker.tasks.job": "Job",
+    "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
+    "mqworker.model.keyring": "EncryptionKey Keyring SigningKey",
+    "mqworker.model.retry_policy": "Retry", "mqworker.model.running": "MaxRunning",
+    "mqworker.model.unique": "Unique", "mqworker.queues.catalogue": "Gq Rsmq", "mqworker.tasks.app": "App",
+    "mqworker.tasks.context": "Context State current_context",
+    "mqworker.tasks.default_app": "default_app task", "mqworker.tasks.hooks": "OutgoingCall",
+    "mqworker.tasks.injection": "Depends", "mqworker.tasks.job": "Job",
     "mqworker.tasks.joint_wait": "aas_completed as_completed await_all wait_all",
-    "mqworker.tasks.outcome": "JobStatus",
+    "mqworker.tasks.offload.places": "S3 Files", "mqworker.tasks.outcome": "JobStatus",
     "mqworker.tasks.secret": "Secret", "mqworker.tasks.task": "AsyncTask Task",
     "mqworker.tasks.workflows.workflow": "chain chord group",
-    "mqworker.tasks.workflows.job": "WorkflowJob",
-    "mqworker.tasks.workflows.members": "WorkflowMember",
+    "mqworker.tasks.workflows.job": "WorkflowJob", "mqworker.tasks.workflows.members": "WorkflowMember",
     "mqworker.tasks.workflows.outcome": "MemberFailure",
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [
-    "App", "AsyncTask", "Context", "Fair", "Gq", "Job", "JobStatus", "MemberFailure", "Rate", "Retry",
-    "Rsmq", "Secret", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed",
-    "await_all", "chain", "chord", "current_context", "default_app", "group", "task", "wait_all",
+    "S3", "App", "AsyncTask", "Breaker", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq", "Job",
+    "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret",
+    "SigningKey", "State", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed",
+    "as_completed", "await_all", "chain", "chord", "current_context", "default_app", "group", "task",
+    "wait_all",
 ]
 # fmt: on
 
@@ -58,3 +64,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(_MODULE_BY_NAME[name]), name)
     raise AttributeError(f"module 'mqworker' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # for completion: also what was not imported yet

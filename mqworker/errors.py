@@ -31,6 +31,22 @@ class InvalidMessage(MqworkerError):
     """Bury the message: its bytes are not an envelope this version can read."""
 
 
+class NotVerified(InvalidMessage):
+    """Do not believe it: it was not signed or encrypted by a key of ours, for this place."""
+
+
+class KeyUnknown(NotVerified):
+    """Give this process the key, or wait for one that has it: what was sealed by it cannot be opened here."""
+
+
+class PayloadMissing(MqworkerError):
+    """Look for it, or enqueue anew: a payload that is kept elsewhere is not there, or is another one."""
+
+
+class PayloadUnavailable(MqworkerError):
+    """Try again later: the place where large payloads are kept does not answer."""
+
+
 class StoreUnavailable(MqworkerError):
     """Try again later: Redis did not answer, is loading, or is no longer the primary.
 
@@ -56,7 +72,7 @@ class StoreFull(MqworkerError):
 class StoreRefused(MqworkerError):
     """Ask the operator: Redis refused the command (permission, foreign key type, unknown command).
 
-    `code` is the first word of the server's reply, such as WRONGTYPE, or empty when it was no reply.
+    `code` is the first word of the server's reply, such as WRONGTYPE, or empty when it was not a reply.
     `is_about_data` tells that another program wrote something into the keys of a queue: the server is fine.
     """
 
@@ -100,6 +116,17 @@ class TaskFailed(MqworkerError):
         self.traceback = traceback
 
 
+class LifespanFailed(MqworkerError):
+    """Look at the cause: what the application opens at the start of a worker could not be opened.
+
+    The worker is tried again after pauses that grow; the node says that it is degraded, and why.
+    """
+
+
+class DidNotYield(MqworkerError):
+    """Mend the provider: a generator that is to yield once came to its end without it."""
+
+
 class StillRunning(MqworkerError):
     """Wait, or cancel with kill=True: the task was asked to stop and has not stopped in time."""
 
@@ -114,6 +141,20 @@ class TaskExpired(MqworkerError):
 
 class TaskTimeout(MqworkerError, TimeoutError):
     """Tidy up and end: the task ran longer than its time-out allows. Raised inside the task."""
+
+
+class RateLimited(MqworkerError):
+    """Raise it in a task that was told to come later, as by HTTP 429: nothing of its key starts until then.
+
+    The message waits again, uncounted. `key` is a template of the task's arguments that one of its limits
+    has; without it the only key of its limits is meant, or the task as a whole. A task without limits is
+    delayed alone.
+    """
+
+    def __init__(self, text: str = "", *, retry_after: float, key: str | None = None) -> None:
+        super().__init__(text or f"to be tried again after {retry_after:g} s")
+        self.retry_after = retry_after
+        self.key = key
 
 
 class ResultTimeout(MqworkerError, TimeoutError):

@@ -14,15 +14,37 @@ from mqworker.actors.gateway.errors import (
     error_of,
     kind_of,
 )
-from mqworker.actors.gateway.listening import cannot_listen, listen, tls_of
+from mqworker.actors.gateway.listening import cannot_listen, listen, peer_host, tls_of
 from mqworker.actors.gateway.loop import Gateway, WorkingGateway
+from mqworker.actors.gateway.strangers import (
+    STRANGER_ARGUMENTS,
+    STRANGER_BYTES,
+    Stranger,
+    network_of,
+)
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.gateway_options import GatewayOptions, Place, TcpPlace, UnixPlace, parse_place
+from mqworker.model.gateway_users import (
+    CONSUME,
+    INSPECT,
+    PUBLISH,
+    TRUSTED,
+    GatewayUser,
+    common_names,
+    matches,
+)
 from mqworker.model.instant import After, At
+from mqworker.model.names import queue_name
 from mqworker.model.settlement import Ack, Bury, Failure, Park, Release, RetryAt, Run, Settlement
 
 __all__ = [
+    "CONSUME",
+    "INSPECT",
+    "PUBLISH",
+    "STRANGER_ARGUMENTS",
+    "STRANGER_BYTES",
+    "TRUSTED",
     "UNAVAILABLE",
     "UNKNOWN",
     "WRONG_TYPE",
@@ -36,6 +58,7 @@ __all__ = [
     "Gateway",
     "GatewayCallFailed",
     "GatewayOptions",
+    "GatewayUser",
     "NodeClient",
     "OnDelivery",
     "OnReply",
@@ -46,16 +69,22 @@ __all__ = [
     "RetryAt",
     "Run",
     "Settlement",
+    "Stranger",
     "SystemClock",
     "TcpPlace",
     "UnixPlace",
     "WorkSource",
     "WorkingGateway",
     "cannot_listen",
+    "common_names",
     "error_of",
     "kind_of",
     "listen",
+    "matches",
+    "network_of",
     "outcome_of",
     "parse_place",
+    "peer_host",
+    "queue_name",
     "tls_of",
 ]

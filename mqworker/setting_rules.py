@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mqworker.errors import InvalidArgument
 from mqworker.model.gateway_options import ACCEPTED_PLACE, DEFAULT_PORT_BY_GATEWAY, TcpPlace, parse_place
+from mqworker.model.names import queue_name
 from mqworker.redaction import masked_text, masked_url
 
 REDIS_SCHEMES = (
@@ -127,6 +129,21 @@ def names(longest: int) -> Rule:
     return Rule(f"names separated by commas, or a list of them; each {each.accepts}", parse)
 
 
+def queue_names() -> Rule:
+    """Queues: comma separated text, or a list; repeated ones count once."""
+
+    def parse(raw: object) -> tuple[object, ...]:
+        parts = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
+        if not (isinstance(parts, list | tuple) and parts):
+            raise ValueError
+        try:
+            return tuple(dict.fromkeys(queue_name(part) for part in parts))
+        except InvalidArgument as error:
+            raise ValueError from error
+
+    return Rule("names of queues separated by commas, or a list of them", parse)
+
+
 def path() -> Rule:
     """A path of a directory, which need not exist yet."""
 
@@ -136,6 +153,17 @@ def path() -> Rule:
         return Path(raw)
 
     return Rule("a path of a directory", parse)
+
+
+def lake_place() -> Rule:
+    """Where a lake is; whoever reads it says what is wrong with it."""
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str | Path) or not str(raw).strip() or not str(raw).isprintable():
+            raise ValueError
+        return str(raw)
+
+    return Rule("a folder, or an address such as s3://bucket/path", parse)
 
 
 def file() -> Rule:
@@ -152,6 +180,45 @@ def secret(longest: int) -> Rule:
         return raw
 
     return Rule(f"1 to {longest:,} printable ASCII characters without spaces", parse, is_secret=True)
+
+
+def keys() -> Rule:
+    """A keyring as text."""
+
+    def parse(raw: object) -> str:
+        from mqworker.model.keyring import Keyring  # noqa: PLC0415 - only where there are keys
+
+        Keyring.from_text(raw if isinstance(raw, str) else "")
+        return str(raw)
+
+    return Rule(
+        "keys separated by commas or lines, each id:sign:SECRET or id:encrypt:SECRET, as `mqworker keys new` "
+        "makes them",
+        parse,
+        is_secret=True,
+    )
+
+
+def names_or_all(longest: int) -> Rule:
+    """Several names, or a star for all there are."""
+    some = names(longest)
+
+    def parse(raw: object) -> object:
+        return ("*",) if raw in ("*", ["*"], ("*",)) else some.parse(raw)
+
+    return Rule(f"* for all, or {some.accepts}", parse)
+
+
+def offload() -> Rule:
+    """Where large payloads go."""
+    pattern = re.compile(r"s3://[^/\s]+(/\S*)?|file:///.+|/.+")
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not raw.isprintable() or not pattern.fullmatch(raw):
+            raise ValueError
+        return raw
+
+    return Rule("an absolute path of a directory, or s3://bucket/prefix", parse)
 
 
 def gateways() -> Rule:

@@ -21,6 +21,7 @@ from mqworker.redaction import masked_url
 
 Orphans = Literal["drop", "requeue"]
 YesOrNo = Literal["yes", "no"]
+Embedded = Literal["auto", "never"]
 Otel = Literal["off", "link", "parent"]
 
 HOUR_S = 3_600
@@ -33,9 +34,12 @@ ROUNDING_S = 1e-9
 class Settings:
     """Everything that can be configured. Made by `load_settings`; a direct call sets values unchecked."""
 
-    # Where the data is. No URL means the embedded server, whose files stand under data_dir.
+    # Where the data is. No URL means the embedded server, whose files stand under data_dir, unless it is
+    # forbidden by embedded: then a URL is a must.
     redis_url: Annotated[str | None, accept.redis_url()] = None
+    redis_url_file: Annotated[Path | None, accept.file()] = None
     data_dir: Annotated[Path, accept.path()] = Path(".mqworker")
+    embedded: Annotated[Embedded, accept.one_of("auto", "never")] = "auto"
     namespace: Annotated[str, accept.name(longest=32)] = "mqw"
 
     # What this node runs. No number of workers means one for each core; no queues, all of them; no node name,
@@ -46,7 +50,7 @@ class Settings:
     concurrency: Annotated[int, accept.whole(1, 10_000)] = 100
     max_tasks: Annotated[int | None, accept.whole(1, 10**12)] = None
     max_memory_bytes: Annotated[int | None, accept.whole(1, 10**15)] = None
-    queues: Annotated[tuple[str, ...], accept.names(longest=128)] = ()
+    queues: Annotated[tuple[str, ...], accept.queue_names()] = ()
 
     # How long things may take. Without drain_s: a little less than whoever started the node waits.
     drain_s: Annotated[float | None, accept.seconds(0, HOUR_S)] = None
@@ -55,6 +59,11 @@ class Settings:
     connect_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 2.0
     read_timeout_s: Annotated[float, accept.seconds(0.01, HOUR_S)] = 5.0
     retry_for_s: Annotated[float, accept.seconds(0, HOUR_S)] = 10.0
+    # So long a program waits for Redis to store a call, or to answer about a job; tasks in workers, and
+    # everything else, wait for retry_for_s.
+    send_timeout_s: Annotated[float, accept.seconds(0.1, HOUR_S)] = 3.0
+    # So long the lifespan of an app may take to start, and to end.
+    lifespan_timeout_s: Annotated[float, accept.seconds(0.1, HOUR_S)] = 60.0
     # How long after its admission a rate-limited message may start; longer for a server that is far away. All
     # nodes should say the same.
     permit_s: Annotated[float, accept.seconds(0.01, 60)] = 0.2
@@ -79,16 +88,36 @@ class Settings:
     gomq_dispatch_grace_s: Annotated[float, accept.seconds(0, HOUR_S)] = 1.0
 
     # Gateways of this node, as name or name=place, and who may come in: at a place that other machines can
-    # reach, only with a token. A connection that is silent for gateway_idle_s is closed; 0: never.
-    # gateway_rate is commands a second on one connection; 0: any. gateway_options are name.key=value.
+    # reach, only by TLS and with a token, as one of the users in a file, or with a client certificate that
+    # gateway_tls_client_ca signed. gateway_max_strangers are connections of one address that have not shown
+    # yet who they are. A gateway makes no queue more where there are gateway_max_queues. A connection that is
+    # silent for gateway_idle_s is closed; 0: never. gateway_rate is commands a second on one connection; 0:
+    # any. gateway_options are name.key=value.
     gateways: Annotated[tuple[str, ...], accept.gateways()] = ()
     gateway_token: Annotated[str | None, accept.secret(longest=1024)] = None
+    gateway_token_file: Annotated[Path | None, accept.file()] = None
+    gateway_users_file: Annotated[Path | None, accept.file()] = None
     gateway_tls_certificate: Annotated[Path | None, accept.file()] = None
     gateway_tls_key: Annotated[Path | None, accept.file()] = None
+    gateway_tls_client_ca: Annotated[Path | None, accept.file()] = None
+    gateway_max_strangers: Annotated[int, accept.whole(1, 100_000)] = 20
+    gateway_max_queues: Annotated[int, accept.whole(1, 10_000_000)] = 10_000
     gateway_max_connections: Annotated[int, accept.whole(1, 100_000)] = 1_000
     gateway_idle_s: Annotated[float, accept.seconds(0, YEAR_S)] = 300.0
     gateway_rate: Annotated[int, accept.whole(0, 10**9)] = 0
     gateway_options: Annotated[tuple[str, ...], accept.gateway_options()] = ()
+
+    # With keys, payloads in Redis are signed or encrypted, by the first of them; given by value or in a file.
+    # What is not signed is run only from the queues of accept_unsigned; * is all of them.
+    keys: Annotated[str | None, accept.keys()] = None
+    keys_file: Annotated[Path | None, accept.file()] = None
+    accept_unsigned: Annotated[tuple[str, ...], accept.names_or_all(longest=128)] = ()
+
+    # Where payloads of more than offload_above_bytes are kept: a directory, or s3://bucket/prefix. What
+    # nothing refers to is removed after offload_grace_s.
+    offload: Annotated[str | None, accept.offload()] = None
+    offload_above_bytes: Annotated[int, accept.whole(1, 2**30)] = 65_536
+    offload_grace_s: Annotated[float, accept.seconds(0, YEAR_S)] = 86_400.0
 
     # Where this node answers probes (/livez, /readyz), metrics and /scale; nowhere without it.
     http: Annotated[str | None, accept.place()] = None
@@ -97,6 +126,9 @@ class Settings:
     # of `role name token`.
     web: Annotated[str | None, accept.tcp_place()] = None
     web_tokens: Annotated[Path | None, accept.file()] = None
+
+    # Where `mqworker pipeline archive` writes: console and `mqworker job` look there for what Redis forgot.
+    lake: Annotated[str | None, accept.lake_place()] = None
 
     # Traces and metrics by OpenTelemetry; where they go say its own OTEL_* variables. The span of a run is
     # linked to that of the sender, or is its child. otel_share is how much is recorded of what nobody decided
@@ -115,8 +147,19 @@ class Settings:
         shown_url = None if self.redis_url is None else masked_url(self.redis_url)
         values = {each.name: getattr(self, each.name) for each in fields(self)} | {"redis_url": shown_url}
         values["gateway_token"] = None if self.gateway_token is None else "***"
+        values["keys"] = None if self.keys is None else "***"
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in values.items())})"
 
+
+VALUE_BY_FILE_SETTING = {
+    "redis_url_file": "redis_url",
+    "gateway_token_file": "gateway_token",
+    "keys_file": "keys",
+}
+"""What stands in such a file is the value of the other setting, which `ps` and a listing of variables would
+show. The file ends with a newline or not."""
+
+LARGEST_VALUE_FILE_BYTES = 65_536
 
 RULE_BY_NAME: dict[str, accept.Rule] = {
     known: hint.__metadata__[0] for known, hint in get_type_hints(Settings, include_extras=True).items()
@@ -173,9 +216,13 @@ class _Reading:
 
     def take(self, source: _Source) -> None:
         name_by_spelling = {source.spell(known): known for known in RULE_BY_NAME}
+        names = {name_by_spelling.get(key) for key in source.values}
         for key, raw in source.values.items():
             if key in name_by_spelling:
-                self._take_value(name_by_spelling[key], raw, source.title(key), source.anchor)
+                known = name_by_spelling[key]
+                self._take_value(known, raw, source.title(key), source.anchor)
+                if known in VALUE_BY_FILE_SETTING:
+                    self._take_file(known, source.title(key), names)
             else:
                 close = difflib.get_close_matches(key, name_by_spelling, n=1)
                 hint = (
@@ -194,6 +241,25 @@ class _Reading:
             return
         self.values[known] = anchor / value if isinstance(value, Path) else value
         self.title_by_name[known] = title
+
+    def _take_file(self, known: str, title: str, given: set[str | None]) -> None:
+        """The value of another setting that stands in a file; a later source may give another again."""
+        valued, path = VALUE_BY_FILE_SETTING[known], self.values.get(known)
+        if path is None or known in self.refused:
+            return
+        if valued in given:
+            self.problems.append(f"{title}: got {valued} as well; accepted: one of the two")
+            return
+        try:
+            with path.open(encoding="utf-8") as file:
+                raw = file.read(LARGEST_VALUE_FILE_BYTES).removesuffix("\n").removesuffix("\r")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            self.problems.append(
+                f"{title}: {path} cannot be read ({reason}); accepted: a file with {valued} in it"
+            )
+            return
+        self._take_value(valued, raw, f"{title}: what stands in {path}", Path())
 
     def check_pair(self, settings: Settings, longer: str, shorter: str, *, times: int) -> None:
         longer_s, shorter_s = getattr(settings, longer), getattr(settings, shorter)
@@ -241,6 +307,15 @@ def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> 
         return _Source(table, str, lambda key: f"[tool.mqworker] {key} in {file}", file.parent)
     problems.append(f"[tool.mqworker] in {file}: got {accept.shown(table)}; accepted: a table")
     return _Source({}, str)
+
+
+def refuse_embedded(settings: Settings) -> None:
+    """Raise `ConfigurationError` where a server of our own is wanted and forbidden."""
+    if settings.embedded == "never":
+        raise ConfigurationError(
+            "no Redis is configured, and embedded is never (MQWORKER_EMBEDDED; the pytest plugin says so, "
+            "too); accepted is a URL in MQWORKER_REDIS_URL, in a test a bench, or MQWORKER_EMBEDDED=auto"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from hypothesis import settings
 
 from tests.support.left_behind import end_those_left, make_root, running
 
+# Our own plugin forbids them, for the tests of others.
+os.environ.setdefault("MQWORKER_EMBEDDED", "auto")
 # The machine may be busy with other tests.
 settings.register_profile("mqworker", deadline=None)
 settings.load_profile("mqworker")

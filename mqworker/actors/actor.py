@@ -109,7 +109,7 @@ class ActorLoop:
         self._progress = 0
         self._turned_at_ms = self._looked_at_ms = 0
         self._put_off: list[Mail] = []
-        """Mail of the supervisor that came in the middle of a turn, and is no ping."""
+        """Mail of the supervisor that came in the middle of a turn, and is not a ping."""
 
     def run(self) -> None:
         """Turn until done. Returns as well when the supervisor is gone: its pipe is the leash."""

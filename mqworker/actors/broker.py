@@ -2,7 +2,8 @@
 
 Owns:     the time at which the next delayed message, or the next tick of a schedule, is due.
 Receives: Drain (supervisor).
-Sends:    nothing; what gateways take in is committed beside it (gateway/commit.py).
+Sends:    TelemetryGathered (exporter), of schedules that it fired, where runs are traced. What gateways take
+          in is committed beside it (gateway/commit.py).
 Never:    claims, settles or runs anything. It also refuses, at its start, a server that would lose messages.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.gateway.serving import run_broker
-from mqworker.actors.mail import Drain, Mail
+from mqworker.actors.mail import Drain, Mail, TelemetryGathered
 from mqworker.actors.mailbox import Mailbox
 from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
@@ -26,6 +27,7 @@ from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_o
 from mqworker.errors import ConfigurationError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.names import QueueName
+from mqworker.model.trace_context import Sampling
 from mqworker.queues.topics.arguments import TopicOptions
 from mqworker.queues.topics.client import Topics
 from mqworker.queues.work.calls import WorkQueueOptions
@@ -36,8 +38,10 @@ from mqworker.store.server_check import check_server
 from mqworker.store.store import Store
 from mqworker.tasks.events.delivery import EventDelivery
 from mqworker.tasks.schedules.firing import ScheduleFiring
+from mqworker.tasks.tracing.firing import FiringTracer
 from mqworker.tasks.workflows.outbox import OutboxDrain
 
+EXPORTER = "exporter"
 ROUND_MS = 1_000
 """A lost wake-up delays a delayed message by this much at the most; with thousands of queues, by more."""
 
@@ -60,7 +64,9 @@ class Broker:
         schedules: ScheduleFiring,
         events: EventDelivery,
         topics: TopicFanOut,
+        tracer: FiringTracer | None = None,
     ) -> None:
+        self._tracer = tracer
         self._store = store
         self._outbox = outbox
         self._schedules = schedules
@@ -97,7 +103,8 @@ class Broker:
             is_answered = not self._looks.is_troubled
         if is_answered:
             self._topics.turn(now_ms)
-        return ()
+        fired = [] if self._tracer is None else self._tracer.take()
+        return [Post(EXPORTER, TelemetryGathered(fired))] if fired else ()
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until something is due."""
@@ -198,6 +205,7 @@ def broker_of(
     log: Logger,
     *,
     topics: TopicOptions | None = None,
+    tracer: FiringTracer | None = None,
 ) -> Broker:
     """A broker with everything it needs."""
     roster = QueueRoster(store, options)
@@ -208,9 +216,10 @@ def broker_of(
         outbox=OutboxDrain(
             store, options.namespace, roster.queue, max_message_bytes=max_message_bytes, log=log
         ),
-        schedules=ScheduleFiring(store, options.namespace, roster.queue, log),
+        schedules=ScheduleFiring(store, options.namespace, roster.queue, log, tracer=tracer),
         events=EventDelivery(store, options.namespace, roster.queue, log),
         topics=TopicFanOut(Topics(store, topics), log),
+        tracer=tracer,
     )
 
 
@@ -223,6 +232,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         settings.max_message_bytes,
         logger_of(start),
         topics=topic_options(settings),
+        tracer=None if settings.otel == "off" else FiringTracer(Sampling(settings.otel_share)),
     )
     return run_broker(broker, control, start, store, on_subscribe=broker.note_subscription)
 

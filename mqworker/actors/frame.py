@@ -17,12 +17,12 @@ LARGEST_FRAME_BYTES = 32 * 1024 * 1024
 _HEADER = struct.Struct(">2sI")
 
 
-NO_MAIL = "sent something that is no mail"
+NO_MAIL = "sent something that is not mail"
 """Why a peer is ended that did."""
 
 
 class BrokenFrame(MqworkerError):
-    """End the peer: what it sent is no frame."""
+    """End the peer: what it sent is not a frame."""
 
 
 def encode_frame(payload: bytes) -> bytes:
@@ -46,7 +46,7 @@ class FrameDecoder:
         while len(self._buffer) - start >= _HEADER.size:
             magic, length = _HEADER.unpack_from(self._buffer, start)
             if magic != MAGIC or length > LARGEST_FRAME_BYTES:
-                raise BrokenFrame(f"bytes that are no frame: {bytes(self._buffer[start : start + 16])!r}")
+                raise BrokenFrame(f"bytes that are not a frame: {bytes(self._buffer[start : start + 16])!r}")
             end = start + _HEADER.size + length
             if end > len(self._buffer):
                 break

@@ -129,6 +129,8 @@ class RunDeliveries:
     """fence → until when its permit is valid (monotonic ms), of limited ones."""
     accepted: list[int] = field(default_factory=list)
     """As in `ReportsAccepted`, which is saved this way while there is work."""
+    stint_ms: int = 10
+    """After so long the worker reports, and a single task that takes longer is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,5 +401,5 @@ def decode_mail(payload: bytes) -> Mail:
         code, *values = msgpack.unpackb(payload, raw=False, strict_map_key=False)
         mail: Mail = _KINDS[code](*values)
     except (ValueError, TypeError, IndexError) as error:
-        raise BrokenFrame(f"a frame that is no mail: {payload[:32]!r}") from error
+        raise BrokenFrame(f"a frame that is not mail: {payload[:32]!r}") from error
     return mail

@@ -1,7 +1,7 @@
 """The node's notice: its snapshot in Redis, for `status` wherever it is typed.
 
 Every actor can write it, and the supervisor picks one that lives: a node whose heartbeat reaper keeps dying
-is seen all the same, and says so. The loop (actor.py) calls it, since it is no actor's own business.
+is seen all the same, and says so. The loop (actor.py) calls it, since it is not an actor's own business.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class QueueRoster:
         self._options = options
         self._names: dict[bytes, QueueName] = {}
         self._bad: list[bytes] = []
-        """What stands in the registry and is no name of a queue."""
+        """What stands in the registry and is not a name of a queue."""
         self._queue_by_name: dict[str, WorkQueue] = {}
         self._refresh_at_ms = 0
         self._read_at_ms = 0

@@ -17,6 +17,7 @@ from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
 from mqworker.actors.mail import Drain, Mail
 from mqworker.actors.mailbox import Mailbox
+from mqworker.actors.offload_sweep import sweep_thread_of
 from mqworker.actors.patrol import BATCH, Patrol, QueueLooks
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.rounds import Rounds
@@ -157,4 +158,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     store = open_store(start, quarantine_of(start))
     roster = QueueRoster(store, queue_options(start.settings))
     scanner = RecoveryScanner(store, roster, interval_ms=ROUND_MS, log=logger_of(start))
+    sweep = sweep_thread_of(start)
+    if sweep is not None:
+        sweep.start()
     return run_actor(scanner, control, start, store)

@@ -46,8 +46,8 @@ def bulk_command(
     It counts, asks, and begins. Given again after it was interrupted, with the --before that the audit shows,
     it does what is left and nothing twice.
     """
-    with Target(redis_url).open() as site:
-        found = preview_bulk(site, Bulk(action, words_of(words), rate, before_ms))
+    with Target(redis_url).open() as system:
+        found = preview_bulk(system, Bulk(action, words_of(words), rate, before_ms))
         if is_dry:
             click.echo(
                 json.dumps(bulk_document(found)) if is_json else f"{found.effect} {found.bulk.command}"
@@ -57,5 +57,5 @@ def bulk_command(
             click.echo(json.dumps(bulk_document(found) | {"outcome": ""}) if is_json else "nothing fits")
             return
         confirm(f"{found.effect} {found.bulk.kind.verb}?", is_yes=is_yes)
-        outcome = run_bulk(site, found.bulk, who())
+        outcome = run_bulk(system, found.bulk, who())
     click.echo(json.dumps(bulk_document(found) | {"outcome": outcome}) if is_json else outcome)

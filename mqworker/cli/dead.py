@@ -11,7 +11,7 @@ import click
 from mqworker.cli.audited import audited, who
 from mqworker.cli.dead_causes import act_on_cause, causes_command
 from mqworker.cli.job import echo_facts, record_lines
-from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, QUEUE, Server, Target, confirm, server_group, stored_name
 from mqworker.cli.status.model_lines import RSMQ, ModelQueue
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
@@ -32,7 +32,9 @@ from mqworker.store.store import Store
 
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
 CAUSE = click.option("--cause", help="All of one cause, as `mqworker dead causes` names it.")
-ONE_QUEUE = click.option("-q", "--queue", "queue", required=True, help="Queue whose dead letters are meant.")
+ONE_QUEUE = click.option(
+    "-q", "--queue", "queue", callback=stored_name, required=True, help="Queue whose dead letters are meant."
+)
 
 _COLUMNS = (
     Column("id", "<", is_whole=True),
@@ -45,12 +47,9 @@ _COLUMNS = (
 _PAGE = 1_000
 
 
-@click.group("dead")
-@REDIS_URL
-@click.pass_context
-def dead_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("dead")
+def dead_command() -> None:
     """Look at dead letters; put them back in line or throw them away."""
-    context.obj = Target(redis_url)
 
 
 @dead_command.command("list")
@@ -181,17 +180,18 @@ def drop(target: Target, ids: tuple[str, ...], queue: str, cause: str | None, is
 @click.option("--retry", "is_retry", is_flag=True, help="Put it back in line afterwards.")
 @click.pass_obj
 def edit(target: Target, id_: str, *, queue: str, args: str, kwargs: str, is_retry: bool) -> None:
-    """Give a dead letter other arguments; without JSON, show those that it has.
+    """Give a dead letter other arguments.
 
-    Secrets are shown masked; a mask that comes back unchanged leaves what is stored.
+    Without JSON, show those that it has. Secrets are shown masked; a mask that comes back unchanged leaves
+    what is stored.
     """
-    with target.open() as site:
+    with target.open() as system:
         if not args and not kwargs:
-            click.echo(json.dumps(editable(site, queue, id_), ensure_ascii=False))
+            click.echo(json.dumps(editable(system, queue, id_), ensure_ascii=False))
             return
-        click.echo(edit_letter(site, queue, id_, who(), args=args, kwargs=kwargs))
+        click.echo(edit_letter(system, queue, id_, who(), args=args, kwargs=kwargs))
         if is_retry:
-            click.echo(act(site, Request("retry", queue, id_), who()))
+            click.echo(act(system, Request("retry", queue, id_), who()))
 
 
 dead_command.add_command(causes_command)

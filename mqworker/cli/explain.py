@@ -27,7 +27,7 @@ class Explanation:
 
     code: str
     class_name: str
-    """Empty for the reason of a dead letter, which is no error."""
+    """Empty for the reason of a dead letter, which is not an error."""
     exit_code: int | None
     text: str
 

@@ -26,7 +26,10 @@ def functions_command() -> None:
 @functions_command.command("install")
 @REDIS_URL
 def install_command(redis_url: str | None) -> None:
-    """Load the functions, over older ones; again after every upgrade of mqworker."""
+    """Load the functions, over older ones.
+
+    Do so again after every upgrade of mqworker.
+    """
     settings = load_settings({"redis_url": redis_url})
     window_ms = int(settings.dedup_window_s * 1000)
     source = functions.library_source(settings.namespace, settings.events_kept, window_ms)

@@ -9,7 +9,7 @@ import click
 
 from mqworker.cli.audited import audited, who
 from mqworker.cli.job_list import list_command
-from mqworker.cli.server import JSON, QUEUE, REDIS_URL, Server, Target
+from mqworker.cli.server import JSON, QUEUE, Server, Target, server_group
 from mqworker.cli.text import duration, moment, safe, size
 from mqworker.cli.workflow import workflow_lines
 from mqworker.errors import InvalidMessage, MqworkerError
@@ -22,7 +22,9 @@ from mqworker.operate.body import body_lines, read_secrets, shown_value
 from mqworker.operate.documents import job_document
 from mqworker.operate.edit import rerun
 from mqworker.operate.job_view import read_job, tags_of
+from mqworker.operate.lake import find_in_lake
 from mqworker.operate.reasons import reasons
+from mqworker.operate.visible_body import BodyHidden, kept_as, visible_value
 from mqworker.operate.workflows import find_workflow
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
@@ -39,12 +41,9 @@ _ASK_AGAIN_MS = 1_000
 _LOOK_EVERY_S = 0.05
 
 
-@click.group("job")
-@REDIS_URL
-@click.pass_context
-def job_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("job")
+def job_command() -> None:
     """Look at one message: why it does not run; cancel or retry it."""
-    context.obj = Target(redis_url)
 
 
 job_command.add_command(list_command)
@@ -66,10 +65,12 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
         try:
             work, found = server.find(id_, queue)
         except MqworkerError:
-            flow = find_workflow(server, id_)
-            if flow is None:
+            if (flow := find_workflow(server, id_)) is not None:
+                click.echo("\n".join(workflow_lines(flow)))
+                return
+            if (archived := find_in_lake(server, id_, queue)) is None:
                 raise
-            click.echo("\n".join(workflow_lines(flow)))
+            echo_facts(archived_lines(archived, server.now_ms(), str(server.settings.lake)))
             return
         now_ms = server.now_ms()
         running = running_lines(server, work, found, now_ms) if found.where.state == "leased" else []
@@ -188,11 +189,17 @@ def retry(target: Target, id_: str, queue: str | None) -> None:
 @job_command.command("rerun")
 @ID
 @QUEUE
+@click.option("--args", metavar="JSON", help="Of one that is not dead: its arguments by position.")
+@click.option("--kwargs", metavar="JSON", help="Of one that is not dead: its arguments by name.")
 @click.pass_obj
-def rerun_(target: Target, id_: str, queue: str | None) -> None:
-    """Run a job again that has ended, where its arguments are still known."""
+def rerun_(target: Target, id_: str, queue: str | None, *, args: str | None, kwargs: str | None) -> None:
+    """Run a job again that has ended.
+
+    A dead one runs as it is. Of the others arguments are not kept: with --args or --kwargs the same task is
+    called anew, as another job.
+    """
     with target.open() as server:
-        click.echo(rerun(server, id_, queue, who()))
+        click.echo(rerun(server, id_, queue, who(), args=args, kwargs=kwargs))
 
 
 def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) -> list[tuple[str, str]]:
@@ -219,6 +226,13 @@ def running_lines(server: Server, work: WorkQueue, found: Trace, now_ms: int) ->
     return lines
 
 
+def archived_lines(found: Trace, now_ms: int, lake: str) -> list[tuple[str, str]]:
+    """What the lake tells of a job that Redis has forgotten."""
+    lines = [("job", found.id), ("queue", found.queue), ("state", found.past[0].event)]
+    lines += [("source", f"the lake, {lake}: Redis has forgotten it"), *past_lines(found, now_ms)]
+    return lines + [(_heading(i), _told(past, now_ms)) for i, past in enumerate(found.past[:_EVENTS_SHOWN])]
+
+
 def past_lines(found: Trace, now_ms: int) -> list[tuple[str, str]]:
     """What the events still tell of a message that has ended: its task and its times."""
     tasks = [past.facts["task"] for past in found.past if past.facts.get("task")]
@@ -239,7 +253,9 @@ def past_lines(found: Trace, now_ms: int) -> list[tuple[str, str]]:
 def result_text(result: bytes) -> str:
     """What the task returned."""
     try:
-        return shown_value(unpack(result))
+        return shown_value(unpack(visible_value(result)))
+    except BodyHidden as hidden:
+        return str(hidden)
     except InvalidMessage:
         return f"{size(len(result))} that cannot be read"
 
@@ -260,7 +276,8 @@ def record_lines(delivery: Delivery, now_ms: int, *, is_held: bool = False) -> l
         lines.append(("priority", str(delivery.priority)))
     if delivery.deadline_at_ms is not None:
         lines.append(("deadline", moment(delivery.deadline_at_ms, now_ms)))
-    return [*lines, ("body", size(len(delivery.body)))]
+    kept = kept_as(delivery.body)
+    return [*lines, ("body", size(len(delivery.body)) + (f", {kept}" if kept else ""))]
 
 
 def echo_facts(lines: list[tuple[str, str]]) -> None:

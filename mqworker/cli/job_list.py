@@ -12,7 +12,8 @@ from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import search_document
 from mqworker.operate.job_filter import parse_filter
-from mqworker.operate.search import MOST_LOOKED_AT, SearchSlice, search
+from mqworker.operate.lake import search_with_lake
+from mqworker.operate.search import MOST_LOOKED_AT, SearchSlice
 from mqworker.operate.wording import safe, short_duration
 
 _COLUMNS = (
@@ -54,11 +55,12 @@ def list_command(
 
     state:dead queue:mail task:shop.charge id:01J error:Timeout age:>5m tag:import args.tenant:acme; a plain
     word is part of an id, a task or an error. Without a state: all that is not settled. Ended ones are found
-    while their events are kept.
+    while their events are kept, and then in the lake, if the setting names one.
     """
     wanted = parse_filter(words_of(words))
-    with target.open() as site:
-        now_ms, found = site.now_ms(), search(site, wanted, cursor, most=limit, budget=look_at)
+    with target.open() as system:
+        now_ms = system.now_ms()
+        found = search_with_lake(system, wanted, cursor, most=limit, budget=look_at)
     click.echo(json.dumps(search_document(found)) if is_json else "\n".join(_lines(found, now_ms)))
 
 

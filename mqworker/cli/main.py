@@ -15,8 +15,9 @@ To add a command: write `cli/<name>.py`, add one loader, one line to `COMMANDS` 
 Commands are imported only when they are called, so that `--help` and `status` start fast.
 """
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ from mqworker.errors import (
     code_of,
 )
 
+_PASSWORD_IN_URL = re.compile(r"^(?:--redis-url=)?(?:redis|rediss|unix)[a-z+]*://[^/@\s]*:[^/@\s]+@")
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 69
@@ -41,7 +44,25 @@ EXIT_CONFIGURATION = 78
 
 def main() -> None:
     """Entry point of the console script."""
+    for warning in visible_secrets(sys.argv[1:]):
+        click.echo(f"mqworker: {warning}", err=True)
     mqworker(prog_name="mqworker")
+
+
+def visible_secrets(words: Sequence[str]) -> list[str]:
+    """What to say of secrets on the command line: everybody on the machine sees them by `ps`."""
+    warnings = []
+    if any(word.partition("=")[0] == "--gateway-token" for word in words):
+        warnings.append(
+            "--gateway-token: `ps` shows it to everybody on this machine; better is --gateway-token-file or "
+            "MQWORKER_GATEWAY_TOKEN"
+        )
+    if any(_PASSWORD_IN_URL.search(word) for word in words):
+        warnings.append(
+            "a password in a URL: `ps` shows it to everybody on this machine; better is MQWORKER_REDIS_URL "
+            "or MQWORKER_REDIS_URL_FILE"
+        )
+    return warnings
 
 
 def exit_code_of(error: MqworkerError) -> int:
@@ -89,10 +110,28 @@ def _load_redis() -> click.Command:
     return redis_command
 
 
+def _load_acl() -> click.Command:
+    from mqworker.cli.acl import acl_command  # noqa: PLC0415 - imported when called
+
+    return acl_command
+
+
 def _load_functions() -> click.Command:
     from mqworker.cli.functions import functions_command  # noqa: PLC0415 - imported when called
 
     return functions_command
+
+
+def _load_keys() -> click.Command:
+    from mqworker.cli.keys import keys_command  # noqa: PLC0415 - imported when called
+
+    return keys_command
+
+
+def _load_offload() -> click.Command:
+    from mqworker.cli.offload import offload_command  # noqa: PLC0415 - imported when called
+
+    return offload_command
 
 
 def _load_rsmq() -> click.Command:
@@ -135,6 +174,12 @@ def _load_bulk() -> click.Command:
     from mqworker.cli.bulk import bulk_command  # noqa: PLC0415 - imported when called
 
     return bulk_command
+
+
+def _load_limit() -> click.Command:
+    from mqworker.cli.limit import limit_command  # noqa: PLC0415 - imported when called
+
+    return limit_command
 
 
 def _load_strike() -> click.Command:
@@ -207,17 +252,19 @@ COMMANDS = {
     "job": LazyCommand("Look at one message: why it does not run; cancel or retry it.", _load_job),
     "dead": LazyCommand("Look at dead letters; put them back in line or throw them away.", _load_dead),
     "bulk": LazyCommand("Retry, drop or cancel all jobs that fit a search, throttled.", _load_bulk),
+    "limit": LazyCommand("Look at how many run at once; set, close and open limits.", _load_limit),
     "strike": LazyCommand("Skip calls of a task with certain arguments, for a while.", _load_strike),
     "stats": LazyCommand("Show throughput, failures, wait and run by task, up to a day.", _load_stats),
     "schedule": LazyCommand("Look at schedules; pause and resume them, run one now.", _load_schedule),
     "workflow": LazyCommand("Look at workflows and their members.", _load_workflow),
     "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
     "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
-    "pipeline": LazyCommand(
-        "Archive what happened, ask about it, and enqueue in bulk, on Spark.", _load_pipeline
-    ),
+    "pipeline": LazyCommand("Archive what happened, ask about it, and enqueue in bulk.", _load_pipeline),
     "redis": LazyCommand("Run the embedded server alone, for a Procfile.", _load_redis),
+    "acl": LazyCommand("Print what a user of the server must be allowed.", _load_acl),
     "functions": LazyCommand("Put the RedisMQ verbs into the server, as functions.", _load_functions),
+    "keys": LazyCommand("Make keys that sign or encrypt payloads; see which are set.", _load_keys),
+    "offload": LazyCommand("Look after large payloads that are kept elsewhere.", _load_offload),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
     "explain": LazyCommand("Tell what an error means and what to do.", _load_explain),
     "new": LazyCommand("Make a small project to begin with: an app, its test, a Procfile.", _load_new),
@@ -229,7 +276,7 @@ SECTIONS = {
     "Run": "run serve web redis",
     "Look": "status stats health doctor audit explain",
     "Queues and messages": "queue job dead bulk strike schedule workflow rsmq pipeline",
-    "Set up": "new completion functions",
+    "Set up": "new completion acl functions",
 }
 """The help in the order of a reader's questions; a command that stands nowhere here comes last."""
 
@@ -245,6 +292,17 @@ class CommandGroup(click.Group):
         """The command itself, imported now."""
         command = COMMANDS.get(cmd_name)
         return share_options(command.load()) if command else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; click would know which was meant only among those that are loaded."""
+        from difflib import get_close_matches  # noqa: PLC0415 - as a rule nothing is misspelt
+
+        close = get_close_matches(args[0], COMMANDS, n=2)
+        if args[0] not in COMMANDS and close:
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {' or '.join(close)}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         """The sections of the help with one line for each command."""

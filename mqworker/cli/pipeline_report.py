@@ -1,10 +1,9 @@
-"""What `mqworker pipeline report` does: check the question, look at the files, then start Spark."""
+"""What `mqworker pipeline report` does: check the question, look at the files, then read them."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,13 @@ import click
 from mqworker.cli.report_screen import report_lines
 from mqworker.cli.terminal import terminal_width
 from mqworker.errors import InvalidArgument, MqworkerError
-from mqworker_services.pipeline.progress import Progress
 from mqworker_services.pipeline.report.answers import make_report
 from mqworker_services.pipeline.report.document import document
 from mqworker_services.pipeline.report.files import look_at_files
 from mqworker_services.pipeline.report.page import page as html_page
 from mqworker_services.pipeline.report.question import By, Detail, Question, window
+from mqworker_services.pipeline.report.time_zones import check_zone
+from mqworker_services.pipeline.report.trends import parse_slo
 
 if TYPE_CHECKING:
     from mqworker.cli.pipeline import PipelineRun
@@ -37,6 +37,10 @@ class ReportOptions:
     by: str
     slowest: int
     sla_ms: float | None
+    tz: str
+    slos: Sequence[str]
+    is_compared: bool
+    is_forecast: bool
     is_json: bool
     html: Path | None
 
@@ -44,10 +48,10 @@ class ReportOptions:
 def run_report(pipeline_run: PipelineRun, options: ReportOptions, now_ms: int) -> None:
     """Make the report and show it as was asked."""
     question = _question(pipeline_run, options, now_ms)
-    extent = look_at_files(question.lake, question.window)
-    spark = pipeline_run.spark(is_light=True)
-    with Progress(sys.stderr).watching(spark, "reading the lake"):
-        report = make_report(spark, question, extent)
+    extent = look_at_files(question.lake, question.window, question.queues)
+    report = make_report(pipeline_run.engine(), question, extent)
+    for sentence in report.unknown:
+        click.echo(f"warning: {sentence}", err=True)
     if options.html is not None:
         write_page(options.html, html_page(report))
     if options.is_json:
@@ -73,13 +77,25 @@ def _question(pipeline_run: PipelineRun, options: ReportOptions, now_ms: int) ->
     if options.html is not None and not options.html.absolute().parent.is_dir():
         raise InvalidArgument(f"--html is {str(options.html)!r}; accepted is a file in a folder that exists")
     is_page = options.is_json or options.html is not None
+    zone = check_zone(options.tz)
+    asked = window(options.since, options.until, now_ms, zone)
+    if options.is_compared:
+        asked.before()  # refuses a window without a beginning
+        if options.by in {"hour", "day"}:
+            raise InvalidArgument(
+                f"--compare is given with --by {options.by}; accepted is task, queue, worker or node"
+            )
     return Question(
         lake=pipeline_run.lake,
-        window=window(options.since, options.until, now_ms),
+        window=asked,
         by=By(options.by),
         tasks=options.tasks,
         queues=options.queues,
         slowest=options.slowest,
         sla_ms=options.sla_ms,
         detail=Detail.PAGE if is_page else Detail.TABLE,
+        zone=zone,
+        slos=[parse_slo(text) for text in options.slos],
+        is_compared=options.is_compared,
+        is_forecast=options.is_forecast,
     )

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from mqworker.cli.audited import audited
-from mqworker.cli.server import JSON, REDIS_URL, Server, Target, confirm
+from mqworker.cli.server import JSON, Server, Target, confirm, server_group, stored_name
 from mqworker.cli.status.model_lines import ModelQueue
 from mqworker.cli.status.screen import queue_lines
 from mqworker.cli.terminal import terminal_width
@@ -18,16 +18,13 @@ from mqworker.operate.status_document import queue_document
 from mqworker.queues.work.snapshots import read_system
 from mqworker.queues.work.throughput import Waits, recent_waits
 
-NAME = click.argument("name")
+NAME = click.argument("name", callback=stored_name)
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
 
 
-@click.group("queue")
-@REDIS_URL
-@click.pass_context
-def queue_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("queue")
+def queue_command() -> None:
     """Look at queues; pause, resume, limit and purge them."""
-    context.obj = Target(redis_url)
 
 
 @queue_command.command("list")
@@ -70,7 +67,10 @@ def show(target: Target, name: str, is_json: bool) -> None:  # noqa: FBT001 - ho
 @NAME
 @click.pass_obj
 def pause(target: Target, name: str) -> None:
-    """Hand out nothing more until resumed; enqueueing goes on, and what runs is finished."""
+    """Hand out nothing more until resumed.
+
+    Enqueueing goes on, and what runs is finished.
+    """
     with target.open() as server:
         queue = server.queue(name)
         with audited(server, "queue pause", name, queue=name) as doing:
@@ -99,7 +99,10 @@ def resume(target: Target, name: str) -> None:
 @click.argument("length", metavar="N|none")
 @click.pass_obj
 def limit(target: Target, name: str, length: str) -> None:
-    """Refuse to hold more than N waiting messages; `none` lifts the limit."""
+    """Refuse to hold more than N waiting messages.
+
+    `none` lifts the limit.
+    """
     wanted = _length(length)
     with target.open() as server:
         queue = server.queue(name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -32,6 +33,9 @@ def report_lines(report: Report, width: int) -> Iterator[str]:
         yield "no event of the lake fits"
         return
     yield from _tables(report, width)
+    yield from _beside(report, width)
+    yield from _promises(report, width)
+    yield from _outlook(report)
     yield from _slow_runs(report, width)
     yield from _reasons(report, width)
 
@@ -54,7 +58,9 @@ def _headline(report: Report) -> Iterator[str]:
     counts = report.whole.counts
     share = f" ({100 * counts.succeeded / counts.started:.1f} % of runs)" if counts.started else ""
     late = "" if report.question.sla_ms is None else f", {counts.late:,} too late"
-    yield f"{_moment(report.first_ms)} to {_moment(report.last_ms)} UTC, {counted(counts.events, 'event')}"
+    zone = report.question.zone
+    first, last = _moment(report.first_ms, zone), _moment(report.last_ms, zone)
+    yield f"{first} to {last} {zone}, {counted(counts.events, 'event')}"
     yield (
         f"{counts.enqueued:,} enqueued, {counts.succeeded:,} succeeded{share}, {counts.failed:,} failed, "
         f"{counts.dead:,} dead, {counts.crashes:,} crashed{late}"
@@ -121,7 +127,12 @@ def _slow_runs(report: Report, width: int) -> Iterator[str]:
     )
     rows = [
         [
-            *(safe(run.task), safe(run.task_id), safe(run.worker), _moment(run.ended_at_ms)),
+            *(
+                safe(run.task),
+                safe(run.task_id),
+                safe(run.worker),
+                _moment(run.ended_at_ms, report.question.zone),
+            ),
             *(str(run.attempt), time(run.wait_ms), time(run.run_ms)),
         ]
         for run in report.slow_runs
@@ -142,5 +153,71 @@ def _reasons(report: Report, width: int) -> Iterator[str]:
         yield click.style(more, dim=True)
 
 
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _beside(report: Report, width: int) -> Iterator[str]:
+    """The time before, as long as the window, beside it: what changed."""
+    if report.before is None:
+        if report.question.is_compared:
+            yield click.style("the lake holds nothing of the time before", dim=True)
+        return
+    earlier = {group.name: group for group in report.before.groups}
+    names = ("succeeded", "before", "change", "failed", "before", "run p95", "before", "wait p95", "before")
+    yield ""
+    rows = [_beside_row(group, earlier.get(group.name)) for group in report.groups[:MOST_GROUPS]]
+    yield from table((Column(report.question.by.value, "<"), *map(Column, names)), rows, width=width)
+
+
+def _beside_row(group: Group, earlier: Group | None) -> Row:
+    now, before = group.counts, None if earlier is None else earlier.counts
+    return [
+        safe(group.name),
+        *(short_count(now.succeeded), NOTHING if before is None else short_count(before.succeeded)),
+        _change(now.succeeded, 0 if before is None else before.succeeded),
+        *(short_count(now.failed), NOTHING if before is None else short_count(before.failed)),
+        *(time(None if each is None else each.times.run.percentile(95)) for each in (group, earlier)),
+        *(time(None if each is None else each.times.wait.percentile(95)) for each in (group, earlier)),
+    ]
+
+
+def _change(now: int, before: int) -> str:
+    return f"{100 * (now - before) / before:+.0f} %" if before else NOTHING
+
+
+def _promises(report: Report, width: int) -> Iterator[str]:
+    if not report.kept:
+        return
+    yield ""
+    columns = (Column("promise", "<"), *map(Column, ("kept", "late", "dead", "budget burned")))
+    rows: list[Row] = [
+        [
+            safe(kept.slo.text),
+            NOTHING if kept.share is None else f"{kept.share:.3g} %",
+            *(f"{kept.late:,}", f"{kept.dead:,}"),
+            Cell(NOTHING) if kept.burned is None else _burned(kept.burned),
+        ]
+        for kept in report.kept
+    ]
+    yield from table(columns, rows, width=width)
+
+
+def _burned(share: float) -> Cell:
+    return Cell(f"{100 * share:,.0f} %", color="red" if share > 1 else None)
+
+
+def _outlook(report: Report) -> Iterator[str]:
+    if not report.question.is_forecast:
+        return
+    yield ""
+    found = report.forecast
+    if found is None:
+        yield "no forecast: the window has fewer than three whole days; take a longer one (--since 14d)"
+        return
+    yield (
+        f"next 7 days, from {found.days} whole days: about {short_count(round(found.enqueued_per_day))} "
+        f"enqueued and {found.busy_hours_per_day:,.1f} hours of work a day "
+        f"({100 * found.growth_per_week:+.0f} % a week); "
+        f"the busiest hour will keep {found.peak_workers:.1f} workers busy"
+    )
+
+
+def _moment(at_ms: int, zone: str) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S")

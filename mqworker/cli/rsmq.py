@@ -169,7 +169,10 @@ def send(target: Target, name: str, text: str, delay: int | None) -> None:
 )
 @click.pass_obj
 def receive(target: Target, name: str, vt: int | None) -> None:
-    """Print the next message as JSON; it comes back unless it is deleted in time."""
+    """Print the next message as JSON.
+
+    It comes back unless it is deleted in time.
+    """
     with target.open() as rsmq:
         _show(name, rsmq.receive_message(name, vt=vt))
 

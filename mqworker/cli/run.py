@@ -13,7 +13,7 @@ from mqworker.actors.gateway.settings import gateway_names, options_of
 from mqworker.errors import InvalidArgument
 from mqworker.log import configure_logging, get_logger
 from mqworker.model.clock import SystemClock
-from mqworker.settings import Settings, load_settings, systemd_notify_socket
+from mqworker.settings import Settings, load_settings, refuse_embedded, systemd_notify_socket
 from mqworker.supervisor.child_care import Limits
 from mqworker.supervisor.child_plan import Topology
 from mqworker.supervisor.children import ChildRecord
@@ -108,6 +108,7 @@ def _topology(settings: Settings, workers: int) -> Topology:
         check_installed()
         topology = (*topology, (CONSOLE,))
     if settings.redis_url is None:
+        refuse_embedded(settings)
         topology = ((SERVER_KEEPER,), *topology)
     return topology if settings.http is None else ((MONITOR,), *topology)
 

@@ -7,7 +7,7 @@ import json
 import click
 
 from mqworker.cli.audited import who
-from mqworker.cli.server import JSON, REDIS_URL, Target
+from mqworker.cli.server import JSON, Target, server_group
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.actions import Request, act
@@ -25,12 +25,9 @@ _COLUMNS = (
 )
 
 
-@click.group("schedule")
-@REDIS_URL
-@click.pass_context
-def schedule_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("schedule")
+def schedule_command() -> None:
     """Look at schedules; pause and resume them, run one now."""
-    context.obj = Target(redis_url)
 
 
 @schedule_command.command("list")
@@ -38,8 +35,8 @@ def schedule_command(context: click.Context, redis_url: str | None) -> None:
 @click.pass_obj
 def list_all(target: Target, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Show all schedules, the one that fires next first."""
-    with target.open() as site:
-        found = read_schedules(site)
+    with target.open() as system:
+        found = read_schedules(system)
     if is_json:
         click.echo(json.dumps(schedules_document(found)))
         return
@@ -55,9 +52,12 @@ def list_all(target: Target, is_json: bool) -> None:  # noqa: FBT001 - click's w
 @JSON
 @click.pass_obj
 def show(target: Target, name: str, is_json: bool) -> None:  # noqa: FBT001 - click's way
-    """Show one schedule: its next firings, its last one and the job that it became."""
-    with target.open() as site:
-        at_ms, view = read_schedule(site, name)
+    """Show one schedule.
+
+    Its next firings, its last one and the job that it became.
+    """
+    with target.open() as system:
+        at_ms, view = read_schedule(system, name)
     if is_json:
         click.echo(json.dumps({"at_ms": at_ms, **schedule_document(view)}))
         return
@@ -85,14 +85,17 @@ def resume(target: Target, name: str) -> None:
 @NAME
 @click.pass_obj
 def run_now(target: Target, name: str) -> None:
-    """Make its call once, now, beside its ticks; also while it is paused."""
+    """Make its call once, now.
+
+    Beside its ticks, and also while it is paused.
+    """
     _act(target, "run-schedule", name)
 
 
 def _act(target: Target, action: str, name: str) -> None:
-    with target.open() as site:
-        _, view = read_schedule(site, name)
-        click.echo(act(site, Request(action, view.queue, view.name), who()))
+    with target.open() as system:
+        _, view = read_schedule(system, name)
+        click.echo(act(system, Request(action, view.queue, view.name), who()))
 
 
 def _row(view: ScheduleView, at_ms: int) -> list[Cell | str]:

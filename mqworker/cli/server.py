@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,7 +20,16 @@ from mqworker.settings import load_settings
 
 REDIS_URL = click.option("-r", "--redis-url", help=REDIS_URL_HELP)
 JSON = click.option("--json", "is_json", is_flag=True, help=JSON_HELP)
-QUEUE = click.option("-q", "--queue", "queue", help="Queue to look in.  [default: all of them]")
+
+
+def stored_name(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    """A queue as it was typed, by the name that stands in keys."""
+    return None if name is None else queue_name(name)
+
+
+QUEUE = click.option(
+    "-q", "--queue", "queue", callback=stored_name, help="Queue to look in.  [default: all of them]"
+)
 
 
 class Server(System):
@@ -28,7 +37,7 @@ class Server(System):
 
     def queue(self, name: str) -> WorkQueue:
         """The work queue of this name; raises UnknownQueue with the names that come close."""
-        queue_name(name)
+        name = queue_name(name)
         known = self.queue_names()
         if name in known:
             return self.open_queue(name)
@@ -57,6 +66,21 @@ class Target:
             yield Server(settings, store)
         finally:
             store.close()
+
+
+def server_group(name: str) -> Callable[[Callable[[], None]], click.Group]:
+    """A command whose subcommands all use one server: they are given its `Target`."""
+
+    def decorate(described: Callable[[], None]) -> click.Group:
+        @click.group(name, help=described.__doc__)
+        @REDIS_URL
+        @click.pass_context
+        def group(context: click.Context, redis_url: str | None) -> None:
+            context.obj = Target(redis_url)
+
+        return group
+
+    return decorate
 
 
 def confirm(question: str, *, is_yes: bool) -> None:

@@ -41,8 +41,8 @@ def stats_command(
     every ten seconds.
     """
     last_ms = duration_ms("--last", last)
-    with Target(redis_url).open() as site:
-        found = read_statistics(site, last_ms, queue=queue, task=task)
+    with Target(redis_url).open() as system:
+        found = read_statistics(system, last_ms, queue=queue, task=task)
     click.echo(json.dumps(statistics_document(found)) if is_json else "\n".join(_lines(found)))
 
 

@@ -7,7 +7,7 @@ import json
 import click
 
 from mqworker.cli.audited import who
-from mqworker.cli.server import JSON, REDIS_URL, Target
+from mqworker.cli.server import JSON, Target, server_group
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import strikes_document
@@ -22,12 +22,9 @@ _COLUMNS = (
 )
 
 
-@click.group("strike")
-@REDIS_URL
-@click.pass_context
-def strike_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("strike")
+def strike_command() -> None:
     """Skip calls of a task with certain arguments, for a while."""
-    context.obj = Target(redis_url)
 
 
 @strike_command.command()
@@ -39,9 +36,12 @@ def strike_command(context: click.Context, redis_url: str | None) -> None:
 @click.option("--reason", default="", help="A sentence for those who wonder.")
 @click.pass_obj
 def add(target: Target, task: str, where: tuple[str, ...], until: str, reason: str) -> None:
-    """Begin to skip: what fits becomes a dead letter with the reason `struck`, without being run."""
-    with target.open() as site:
-        strike = add_strike(site, who(), task=task, where=where, until=until, reason=reason)
+    """Begin to skip calls.
+
+    What fits becomes a dead letter with the reason `struck`, without being run.
+    """
+    with target.open() as system:
+        strike = add_strike(system, who(), task=task, where=where, until=until, reason=reason)
     click.echo(f"strike {strike.id}: {safe(strike.told)}; what it skips: `mqworker job list error:Struck`")
 
 
@@ -50,8 +50,8 @@ def add(target: Target, task: str, where: tuple[str, ...], until: str, reason: s
 @click.pass_obj
 def list_(target: Target, *, is_json: bool) -> None:
     """List the strikes that are in force."""
-    with target.open() as site:
-        now_ms, strikes = site.now_ms(), read_strikes(site)
+    with target.open() as system:
+        now_ms, strikes = system.now_ms(), read_strikes(system)
     if is_json:
         click.echo(json.dumps(strikes_document(strikes)))
         return
@@ -71,7 +71,10 @@ def list_(target: Target, *, is_json: bool) -> None:
 @click.argument("id_", metavar="ID")
 @click.pass_obj
 def remove(target: Target, id_: str) -> None:
-    """Let those calls run again; what was skipped stays dead until it is put back."""
-    with target.open() as site:
-        strike = remove_strike(site, who(), id_)
+    """Let those calls run again.
+
+    What was skipped stays dead until it is put back.
+    """
+    with target.open() as system:
+        strike = remove_strike(system, who(), id_)
     click.echo(f"strike {strike.id} is removed: {safe(strike.told)}")

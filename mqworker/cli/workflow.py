@@ -6,7 +6,7 @@ import json
 
 import click
 
-from mqworker.cli.server import JSON, REDIS_URL, Target
+from mqworker.cli.server import JSON, Target, server_group
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.operate.documents import workflow_document, workflows_document
@@ -24,12 +24,9 @@ _COLOR_BY_STATE = {"succeeded": "green", "failed": "red", "expired": "red", "run
 _MOST_SHOWN = 200
 
 
-@click.group("workflow")
-@REDIS_URL
-@click.pass_context
-def workflow_command(context: click.Context, redis_url: str | None) -> None:
+@server_group("workflow")
+def workflow_command() -> None:
     """Look at workflows and their members."""
-    context.obj = Target(redis_url)
 
 
 @workflow_command.command("list")
@@ -37,8 +34,8 @@ def workflow_command(context: click.Context, redis_url: str | None) -> None:
 @click.pass_obj
 def list_all(target: Target, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Show the newest workflows that are still kept."""
-    with target.open() as site:
-        found = read_workflows(site)
+    with target.open() as system:
+        found = read_workflows(system)
     if is_json:
         click.echo(json.dumps(workflows_document(found)))
         return
@@ -55,8 +52,8 @@ def list_all(target: Target, is_json: bool) -> None:  # noqa: FBT001 - click's w
 @click.pass_obj
 def show(target: Target, id_: str, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Show a workflow: its members, and where each of them is."""
-    with target.open() as site:
-        view = read_workflow(site, id_)
+    with target.open() as system:
+        view = read_workflow(system, id_)
     click.echo(json.dumps(workflow_document(view)) if is_json else "\n".join(workflow_lines(view)))
 
 

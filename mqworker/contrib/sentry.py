@@ -43,7 +43,7 @@ def install(
     app.hooks.on_failure(hooks.failing)
     app.hooks.on_retry(hooks.retrying)
     app.hooks.on_crash(hooks.crashing)
-    app.hooks.on_stop(lambda: sentry_sdk.flush(timeout=FLUSH_S))
+    app.hooks.on_worker_stop(lambda: sentry_sdk.flush(timeout=FLUSH_S))
     return hooks
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
+from mqworker.model.assembled_call import assembled
 from mqworker.model.envelope import with_first_argument
 from mqworker.model.guard import Guard, GuardMode
 from mqworker.model.instant import After, At, Instant, as_argument
+from mqworker.model.keyring import SEALED
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName, TaskName, queue_name
 
@@ -28,7 +30,9 @@ class CallTemplate:
     def called(self, message: MessageId, guard: Guard, first_argument: bytes | None = None) -> Message:
         """The message of one call; `first_argument` is a packed value for the place that None holds."""
         body = self.message.body
-        if first_argument is not None:
+        if body[:1] == SEALED:
+            body = assembled(body, first_argument)
+        elif first_argument is not None:
             body = with_first_argument(body, first_argument)
         it = self.message
         return Message(
@@ -54,7 +58,7 @@ class CallTemplate:
 
 
 def template_of(fields: Mapping[str, Any]) -> CallTemplate:
-    """The template in plain values; raises `InvalidMessage` when they are no template."""
+    """The template in plain values; raises `InvalidMessage` when they are not a template."""
     try:
         guard = fields.get("guard")
         message = Message(

@@ -30,6 +30,10 @@ class Delivery:
     """Whether it ran beside others when their worker died: it runs alone until it has ended once."""
     tags: tuple[str, ...] = ()
     """From the body, as soon as whoever runs it has opened that."""
+    sealed: bytes = b""
+    """The body as it is stored, where that had to be opened; `body` is what was inside."""
+    offloaded: str = ""
+    """The name of the blob that holds its arguments, where they are kept elsewhere."""
 
     @property
     def attempt(self) -> int:
@@ -39,7 +43,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableDelivery:
-    """Bytes in the line that are no record: somebody else wrote them. To be buried, never run."""
+    """Bytes in the line that are not a record: somebody else wrote them. To be buried, never run."""
 
     fence: int
     record: bytes

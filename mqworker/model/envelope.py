@@ -26,7 +26,8 @@ _HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS = "headers", "timeout_ms", "workflow", "
 _NO_HEADERS: Mapping[str, str] = {}
 _NO_ARGUMENTS = b"\x92\x90\x80"
 _LENGTHS = (2, 3)
-_TWO_PARTS, _THREE_PARTS = b"\x92", b"\x93"
+TWO_PARTS, _THREE_PARTS = b"\x92", b"\x93"
+"""What a body begins with that holds no options, such as headers; and one that does."""
 _VERSION = 1
 
 
@@ -100,14 +101,9 @@ def with_first_argument(body: bytes, packed: bytes) -> bytes:
     return body[:at] + packed + body[at + 1 :]
 
 
-def has_options(body: bytes) -> bool:
-    """Whether a body may hold options, such as headers."""
-    return body[:1] != _TWO_PARTS
-
-
 def with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
     """The body with more headers; those that it has win, and too many are not added."""
-    if body[:1] == _TWO_PARTS:  # nearly all of them: what is there stays as it is
+    if body[:1] == TWO_PARTS:  # nearly all of them: what is there stays as it is
         return _THREE_PARTS + body[1:] + pack({_HEADERS: dict(headers)})
     call = unpack(body)
     options = call[2]
@@ -176,12 +172,12 @@ def _option_map(options: CallOptions) -> dict[str, object]:
 
 def _with_options(args: list[Any], kwargs: dict[str, Any], options: object) -> Envelope:
     if not isinstance(options, dict) or not options:
-        raise InvalidMessage("the options of a call are no map, or an empty one")
+        raise InvalidMessage("the options of a call are not a map, or an empty one")
     unknown = options.keys() - {_HEADERS, _TIMEOUT_MS, _WORKFLOW, _TAGS}
     if unknown:
         raise InvalidMessage(f"unknown options of a call: {shown(sorted(map(str, unknown)))}")
     if type(options.get(_TAGS, [])) is not list:
-        raise InvalidMessage("the tags of a call are no list")
+        raise InvalidMessage("the tags of a call are not a list")
     try:
         checked = CallOptions(
             options.get(_HEADERS, {}),

@@ -41,6 +41,9 @@ EXPIRED: Final = "expired"
 CANCELLED: Final = "cancelled"
 REVIVED: Final = "revived"
 PURGED: Final = "purged"
+CLOSED: Final = "closed"
+"""A key starts nothing for a while; the text says which and why."""
+OPENED: Final = "opened"
 
 IDS: Final = "e"
 """Messages of one task were enqueued: its name and their ids, with spaces between. Most blocks are that."""
@@ -196,7 +199,7 @@ def encode_columns(acks: Sequence[Ack], runs: Sequence[Run]) -> bytes:
 
 
 def decode_columns(data: bytes) -> list[dict[str, Any]]:
-    """The events in columns; raises ValueError when the bytes are no block."""
+    """The events in columns; raises ValueError when the bytes are not a block."""
     lines = data.decode().split("\n")
     if len(lines) != _COLUMNS:
         raise ValueError(f"{len(lines)} columns of events; accepted are {_COLUMNS}")

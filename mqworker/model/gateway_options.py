@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mqworker.errors import ConfigurationError
+from mqworker.model.gateway_users import TRUSTED, GatewayUser, GatewayUsers
 
 DEFAULT_PORT_BY_GATEWAY: Mapping[str, int] = {"skmq": 1734, "gomq": 10001, "redismq": 6390}
 LOOPBACK = "127.0.0.1"
@@ -75,9 +75,16 @@ class GatewayOptions:
 
     name: str
     place: Place
-    token: str | None = field(default=None, repr=False)
+    users: GatewayUsers = field(default_factory=GatewayUsers, repr=False)
+    """Who may come in; without users and without `tls_client_ca`, everybody who can connect."""
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """Whoever connects shows a certificate that was signed by one of these."""
+    max_strangers: int = 20
+    """Connections of one address that have not shown yet who they are."""
+    own_ports: frozenset[int] = frozenset()
+    """Where the servers of this node listen: nobody may be made to write there."""
     max_connections: int = 1_000
     max_message_bytes: int = 1_048_576
     idle_s: float = 300.0
@@ -94,14 +101,33 @@ class GatewayOptions:
             raise ConfigurationError(
                 "gateway_tls_certificate and gateway_tls_key: got one of them; accepted: both or neither"
             )
-        if not (self.place.is_local or self.token):
-            # TLS alone hides what is said, and lets anybody say it.
+        if self.tls_client_ca is not None and not self.has_tls:
+            raise ConfigurationError(
+                "gateway_tls_client_ca: got no certificate of our own; accepted: together with "
+                "gateway_tls_certificate and gateway_tls_key"
+            )
+        # TLS alone hides what is said, and lets anybody say it; a token alone is read by whoever listens.
+        if not (self.place.is_local or (self.has_tls and self.asks_who)):
             raise ConfigurationError(
                 f"gateway {self.name}: listens at {self.place}, which other machines can reach; accepted: "
-                "a loopback address or a unix socket; any other with gateway_token, best together with "
-                "gateway_tls_certificate"
+                "a loopback address or a unix socket; any other with gateway_tls_certificate and "
+                "gateway_tls_key, and with gateway_token_file, gateway_users_file or gateway_tls_client_ca"
             )
 
-    def is_token(self, given: bytes) -> bool:
-        """Whether somebody knows the token; takes as long for a nearly right one as for any other."""
-        return self.token is not None and hmac.compare_digest(given, self.token.encode())
+    @property
+    def has_tls(self) -> bool:
+        """Whether clients speak TLS."""
+        return self.tls_certificate is not None
+
+    @property
+    def asks_who(self) -> bool:
+        """Whether a client has to show who it is."""
+        return bool(self.users.users) or self.tls_client_ca is not None
+
+    def newcomer(self, common_names: Sequence[str] = ()) -> GatewayUser | None:
+        """Who somebody is that said nothing yet, by its verified certificate; None: it has to say."""
+        if not self.asks_who:
+            return TRUSTED
+        if self.tls_client_ca is None:
+            return None
+        return self.users.by_certificate(common_names) if self.users.users else TRUSTED

@@ -22,6 +22,8 @@ class GuardMode(StrEnum):
     FOR_A_TIME = "t"
     KEEP_LAST = "l"
     """Until claimed; a second message replaces the first as long as that is delayed."""
+    NEWEST = "n"
+    """Until settled; a second message takes the key over, and the first is cancelled, also while it runs."""
     MEMBER = "m"
     """Of a workflow: until whatever follows from its end was done."""
 

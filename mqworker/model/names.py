@@ -8,6 +8,7 @@ and the class of word characters a Cyrillic letter.
 import re
 from collections.abc import Iterable
 from typing import NewType
+from urllib.parse import quote
 
 from mqworker.errors import InvalidArgument
 
@@ -36,14 +37,31 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,63}", re.ASCII)
 _DIGITS = re.compile(rb"[0-9]{1,19}")
+# Colons as Redis users write them; percent signs are escapes. A dot or a dash in front is a path or a flag.
+_QUEUE = re.compile(r"(?:[A-Za-z0-9_]|%[0-9A-F]{2})(?:[A-Za-z0-9_.:-]|%[0-9A-F]{2})*", re.ASCII)
+_ESCAPE = re.compile(r"(%[0-9A-Fa-f]{2})", re.ASCII)
+_NOT_FIRST = ".:-"
+_UNDECODED = "\ufffd"
+_QUEUE_RULE = (
+    "1 to 128 printable characters, where each but A-Z a-z 0-9 _ . : - counts as three for each of its bytes"
+)
 _NAME_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . -, beginning with a letter, digit or _"
 _ID_RULE = "1 to 128 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
 _TAG_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : @ / + = ~ -, beginning with a letter, digit or _"
 
 
 def queue_name(value: object) -> QueueName:
-    """A queue's name: it becomes the hash tag of its keys, so it holds no braces."""
-    return QueueName(_matching("queue", value, _NAME, _NAME_RULE))
+    """A queue's name as it stands in keys, paths and tables; what was escaped already stays as it is.
+
+    It becomes the hash tag of its keys, a word in records, a folder of an archive and a part of URLs. So of
+    all that people write in names, only letters, digits and _ . : - stand there as they are; every other
+    character becomes a percent sign and two hexadecimal digits for each of its bytes.
+    """
+    if isinstance(value, str):
+        escaped = value if _QUEUE.fullmatch(value) else _escaped(value)
+        if escaped is not None and len(escaped) <= _LONGEST_NAME:
+            return QueueName(escaped)
+    raise InvalidArgument(f"queue is {shown(value)}; accepted are {_QUEUE_RULE}")
 
 
 def task_name(value: object) -> TaskName:
@@ -78,7 +96,7 @@ def consumer_name(value: object) -> ConsumerName:
 
 def parse_queue_name(raw: object) -> QueueName | None:
     """A queue's name as it was read."""
-    text = _matched(raw, _NAME)
+    text = _matched(raw, _QUEUE)
     return None if text is None else QueueName(text)
 
 
@@ -130,3 +148,17 @@ def _matching(argument: str, value: object, pattern: re.Pattern[str], rule: str)
     if isinstance(value, str) and pattern.fullmatch(value):
         return value
     raise InvalidArgument(f"{argument} is {shown(value)}; accepted are {rule}")
+
+
+def _escaped(name: str) -> str | None:
+    """None for what is no text: control characters, and what could not be decoded."""
+    if not name or not name.isprintable() or _UNDECODED in name:
+        return None
+    return _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    parts = _ESCAPE.split(name)  # every second one is an escape, which stays
+    quoted = (part.upper() if place % 2 else quote(part, safe=":") for place, part in enumerate(parts))
+    text = "".join(quoted).replace("~", "%7E")
+    return f"%{ord(text[0]):02X}{text[1:]}" if text[0] in _NOT_FIRST else text

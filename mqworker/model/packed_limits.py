@@ -8,7 +8,9 @@ from mqworker.errors import InvalidMessage
 
 DEEPEST = 32
 MOST_NODES = 10_000
-KNOWN_EXTENSIONS = frozenset(range(1, 8))
+SEALED_EXTENSION = 100
+"""A sealed value in the place of one (assembled_call.py)."""
+KNOWN_EXTENSIONS = frozenset((*range(1, 8), SEALED_EXTENSION))
 """Types of value_codec.py. Those from 5 on hold a packed list themselves."""
 
 _FIRST_NESTED_EXTENSION = 5
@@ -86,7 +88,7 @@ class _Walk:
         code = self._packed[at]
         if code not in KNOWN_EXTENSIONS:
             raise InvalidMessage(f"an extension of type {code} is unknown")
-        if code >= _FIRST_NESTED_EXTENSION:
+        if _FIRST_NESTED_EXTENSION <= code < SEALED_EXTENSION:
             # The list inside is the container itself: it counts once.
             self._check_value(at + 1, content_end, depth)
 

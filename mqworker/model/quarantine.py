@@ -233,7 +233,7 @@ def entry_of(fields: Mapping[str, Any]) -> BadEntry | None:
 
 
 def place_of(fields: Mapping[str, Any]) -> BadPlace | None:
-    """A place as it stands in a node's snapshot; None when it is none."""
+    """A place as it stands in a node's snapshot; None when it is not one."""
     match fields:
         case {
             "kind": str(kind),

@@ -34,7 +34,7 @@ _PLAIN_AND_NEW = b"0--300000000"
 _PARTS = 3
 """Of a plain record: header and id, task, body."""
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwtlm]))(?:-|(d)|(b)|(l))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
+    rb"([0-9]{13})([0-9])(?:-|([irwtlmn]))(?:-|(d)|(b)|(l))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
     rb"([0-9a-pA-Z])([0-9a-zS])"
     + _ID_AND_TASK
     + rb"(?(3)[!-~]+ )(?(4)([0-9]{1,15}) )(?(5)([0-9]{1,15}) [!-~]+ )(?(6)[!-~]+ )"
@@ -78,7 +78,7 @@ def encode_delivery(delivery: Delivery) -> bytes:
         f"{crash_digit(delivery.max_crashes)}{counts}{delivery.id} {delivery.task} "
         f"{'' if deadline is None else f'{deadline} '}"
     )
-    return head.encode() + delivery.body
+    return head.encode() + (delivery.sealed or delivery.body)
 
 
 def decode_record(record: bytes, fence: int) -> Delivery:
@@ -161,6 +161,17 @@ def permit_ms_of(record: bytes) -> int | None:
     fields = record.split(b" ", before + 1)
     found = _PERMIT.match(fields[before]) if len(fields) > before else None
     return None if found is None else int(found[1])
+
+
+def limits_of(record: bytes) -> str:
+    """The limits that stand in a record, as text, without permit and costs; '' when it has none."""
+    extras = record[_EXTRAS]
+    if extras not in _LIMITED:
+        return ""
+    before = 2 + (record[_GUARD_AT : _GUARD_AT + 1] != b"-") + (extras == b"b")
+    fields = record.split(b" ", before + 1)
+    text = fields[before].decode(errors="replace") if len(fields) > before + 1 else ""
+    return text.rpartition(";")[2].partition("&")[0]
 
 
 def is_record_of(record: bytes, message: bytes) -> bool:

@@ -116,7 +116,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _refuse_lone_surrogates(value: object) -> None:

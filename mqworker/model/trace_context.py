@@ -83,10 +83,11 @@ class Sampling:
     """
 
     def __init__(self, share: float) -> None:
-        self._below = round(share * _ALL)
+        self.below = round(share * _ALL)
+        """Of the ids' CRC-32; the runner of a worker compares by itself, for that is done for every run."""
 
     def takes(self, message: str, sender: TraceContext | None = None) -> bool:
         """Whether the runs of this message are recorded."""
         if sender is not None:
             return sender.is_sampled
-        return zlib.crc32(message.encode()) < self._below
+        return zlib.crc32(message.encode()) < self.below

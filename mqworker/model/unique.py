@@ -13,8 +13,9 @@ from mqworker.model.rate import argument_names
 from mqworker.model.value_codec import pack
 
 Until = Literal["settled", "claimed"]
-Keep = Literal["first", "last"]
+Keep = Literal["first", "last", "newest-cancels-running"]
 
+NEWEST = "newest-cancels-running"
 _LONGEST_SHOWN_KEY = 1_000
 _MODE_BY_UNTIL = {"settled": GuardMode.UNTIL_SETTLED, "claimed": GuardMode.UNTIL_CLAIMED}
 
@@ -30,6 +31,10 @@ class Unique:
     `keep="last"` with a `delay` (seconds) is a debounce: the call waits so long, and another one with the
     same key meanwhile replaces its arguments and lets it wait anew. There is one job, the first one's.
     `max_wait` (seconds) is how long the first call may be put off in all, however many follow it.
+
+    `keep="newest-cancels-running"` stores the newest call and cancels the one before it, also while it
+    runs: it is stopped as by `job.cancel()`. With `max_running={key: 1}` the newest begins when the other
+    has ended.
     """
 
     key: str | None = None
@@ -54,11 +59,16 @@ class Unique:
         return None if self.delay is None else After(_ms("delay", self.delay))
 
     def _check_keep(self) -> None:
-        if self.keep not in ("first", "last"):
-            raise InvalidArgument(f'keep is {shown(self.keep)}; accepted are "first" and "last"')
+        if self.keep not in ("first", "last", NEWEST):
+            raise InvalidArgument(f'keep is {shown(self.keep)}; accepted are "first", "last" and "{NEWEST}"')
         if (self.keep == "last") != (self.delay is not None):
             raise InvalidArgument(
                 'keep="last" and delay=... belong together: the time in which calls replace it'
+            )
+        if self.keep == NEWEST and (self.ttl is not None or self.until != "settled"):
+            raise InvalidArgument(
+                f'keep="{NEWEST}" is given with ttl or until; accepted is keep="{NEWEST}" without them: it '
+                "holds until the message is settled"
             )
         if self.keep == "last" and (self.ttl is not None or self.until != "settled"):
             raise InvalidArgument(
@@ -99,6 +109,8 @@ def _guard_ms(unique: Unique) -> int:
 def _mode(unique: Unique) -> GuardMode:
     if unique.keep == "last":
         return GuardMode.KEEP_LAST
+    if unique.keep == NEWEST:
+        return GuardMode.NEWEST
     return _MODE_BY_UNTIL[unique.until] if unique.ttl is None else GuardMode.FOR_A_TIME
 
 

@@ -1,8 +1,8 @@
 """Values as bytes: everything msgpack has, and datetime, date, Decimal, UUID, set, frozenset and tuple.
 
-A dataclass travels as a map of its fields and an enum as its value; annotation.py rebuilds them where the
-receiver says what it expects. Nothing in the bytes can name code. What is refused here is explained by
-value_problem.py.
+A dataclass travels as a map of its fields and an enum as its value, and foreign_types.py knows some more;
+annotation.py rebuilds them where the receiver says what it expects. Nothing in the bytes can name code. What
+is refused here is explained by value_problem.py.
 """
 
 import dataclasses
@@ -17,7 +17,8 @@ from uuid import UUID
 
 import msgpack
 
-from mqworker.errors import InvalidMessage
+from mqworker.errors import InvalidMessage, MqworkerError
+from mqworker.model.foreign_types import NOT_LOWERED, lowered
 from mqworker.model.packed_limits import DEEPEST, check_packed
 
 Value: TypeAlias = Any
@@ -25,7 +26,8 @@ Value: TypeAlias = Any
 
 ACCEPTED = (
     "None, bool, int of 64 bits, finite float, str, bytes, list, tuple, dict, set, frozenset, datetime, "
-    "date, Decimal, UUID, dataclass and enum"
+    "date, Decimal, UUID; dataclass, enum, NamedTuple, timedelta, Path, Pydantic model, msgspec struct, "
+    "and what app.codec(...) was told of"
 )
 
 PACKED_NONE = b"\xc0"
@@ -51,9 +53,9 @@ def pack(value: Value) -> bytes:
     """The bytes of a value. Raises `NotAccepted`; `problem_with` says where and why."""
     try:
         packed: bytes = _threads.packer.pack(value)
-    except NotAccepted:
+    except (NotAccepted, MqworkerError):  # the second is a signal's: a time-out, a cancellation
         raise
-    except (ValueError, TypeError, OverflowError, RecursionError, BufferError) as error:
+    except Exception as error:  # also what a codec of the application raises, or a library
         raise NotAccepted(str(error)) from error
     if len(packed) > DEEPEST:  # what is shorter cannot be deep either
         _check_own(packed)
@@ -111,6 +113,9 @@ def _replacement(value: object) -> object:
         return encode(value)
     if isinstance(value, enum.Enum):
         return value.value
+    plain = lowered(value)
+    if plain is not NOT_LOWERED:
+        return plain
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
     if isinstance(value, tuple):

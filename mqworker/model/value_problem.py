@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
+from mqworker.model.foreign_types import NOT_LOWERED, lowered
 from mqworker.model.names import shown
 from mqworker.model.packed_limits import DEEPEST, MOST_NODES
 from mqworker.model.value_codec import ACCEPTED
@@ -41,6 +42,12 @@ class _Search:
             return None
         if isinstance(value, int | float | str):
             return _problem_with_leaf(place, value)
+        try:
+            plain = lowered(value)
+        except Exception as error:  # noqa: BLE001 - code of the application, or of a library
+            return f"{place}: this {type(value).__qualname__} cannot be sent: {type(error).__name__}: {error}"
+        if plain is not NOT_LOWERED:
+            return self.look(place, plain, depth)
         return self._look_inside(place, value, depth)
 
     def _look_inside(self, place: str, value: object, depth: int) -> str | None:
@@ -48,7 +55,8 @@ class _Search:
             return f"{place}: is nested more than {DEEPEST} deep"
         parts = _parts(place, value)
         if parts is None:
-            return f"{place}: a {type(value).__qualname__} cannot be sent; accepted are {ACCEPTED}"
+            hint = "; send .item() or .tolist() of it" if type(value).__module__ == "numpy" else ""
+            return f"{place}: type {type(value).__qualname__} cannot be sent{hint}; accepted are {ACCEPTED}"
         self._above.add(id(value))
         for part_place, part in parts:
             problem = self.look(part_place, part, depth + 1)
@@ -85,7 +93,7 @@ def _problem_with_leaf(place: str, value: float | str) -> str | None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            return f"{place}: the text {shown(value)} holds half a character pair, which is no UTF-8"
+            return f"{place}: the text {shown(value)} holds half a character pair, which is not UTF-8"
     elif isinstance(value, int) and not _SMALLEST_INT <= value <= _LARGEST_INT:
         return f"{place}: an int beyond 64 bits cannot be sent; send it as str or Decimal"
     elif not math.isfinite(value):

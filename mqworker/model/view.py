@@ -84,7 +84,7 @@ class NodeView:
 
     @property
     def models(self) -> dict[str, Mapping[str, object]]:
-        """Those of its queues that are no work queues: model, how many are held, what is wrong."""
+        """Those of its queues that are not work queues: model, how many are held, what is wrong."""
         found: dict[str, Mapping[str, object]] = {}
         for child in self.children:
             models = child.facts.get("models") if child.role == "dispatcher" else None

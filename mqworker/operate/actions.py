@@ -17,6 +17,7 @@ from mqworker.operate.schedules import pause_schedule, read_schedule, resume_sch
 from mqworker.operate.system import System
 from mqworker.operate.wording import counted
 from mqworker.queues.work.drop import drop
+from mqworker.queues.work.steps import WAITING
 from mqworker.queues.work.trace import read_letter
 
 
@@ -140,7 +141,7 @@ def _run_schedule(system: System, request: Request) -> tuple[int, str]:
 def _look_at_job(system: System, request: Request) -> tuple[int, str]:
     _, found = system.find(request.what, request.queue)
     match found.where.state:
-        case "ready" | "delayed":
+        case "ready" | "delayed" | "limited":
             return 1, "It waits, and will be taken out of its queue. This cannot be undone."
         case "leased":
             return 1, "It runs. Its task is asked to stop; how soon depends on the task."
@@ -151,7 +152,7 @@ def _look_at_job(system: System, request: Request) -> tuple[int, str]:
 def _cancel(system: System, request: Request) -> tuple[int, str]:
     work = system.queue(request.queue)
     message = message_id(request.what)
-    if work.find(message).state in {"ready", "delayed"} and work.cancel(message):
+    if work.find(message).state in WAITING and work.cancel(message):
         return 1, f"{message} of queue {work.name} is cancelled"
     state = work.find(message).state  # it may have been taken between the look and the cancel
     if state != "leased":

@@ -12,8 +12,8 @@ from typing import Any
 
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
-from mqworker.model.envelope import decode_call
 from mqworker.model.message import NO_TASK
+from mqworker.operate.visible_body import BodyHidden, visible_call
 from mqworker.operate.wording import escaped, safe
 from mqworker.queues.work.keys import tasks_key
 from mqworker.redaction import MASK, is_secret_name
@@ -43,7 +43,9 @@ def body_lines(delivery: Delivery, secrets: Secrets) -> list[tuple[str, str]]:
     """Labels and texts: the arguments of a call, or the bytes of a plain element."""
     if delivery.task != NO_TASK:
         try:
-            call = decode_call(delivery.body)
+            call = visible_call(delivery.body)
+        except BodyHidden as hidden:
+            return [("args", str(hidden))]
         except InvalidMessage as error:
             return [("body", f"not a call: {safe(str(error))}"), ("", _as_text(delivery.body))]
         own = secrets.get(delivery.task, NO_SECRETS)
@@ -61,10 +63,10 @@ def body_lines(delivery: Delivery, secrets: Secrets) -> list[tuple[str, str]]:
 
 # Any: what JSON can hold.
 def masked_arguments(delivery: Delivery, secrets: Secrets) -> dict[str, Any] | None:
-    """The arguments of a call as plain values, secrets masked; None where the body is no call."""
+    """The arguments of a call as plain values, secrets masked; None where the body is not a call."""
     try:
-        call = decode_call(delivery.body) if delivery.task != NO_TASK else None
-    except InvalidMessage:
+        call = visible_call(delivery.body) if delivery.task != NO_TASK else None
+    except (InvalidMessage, BodyHidden):
         return None
     if call is None:
         return None

@@ -49,7 +49,10 @@ KINDS = {
     "retry": _Kind(("dead",), "Put back in line", "back in line", is_destructive=False),
     "drop": _Kind(("dead",), "Throw away", "thrown away", is_destructive=True),
     "cancel": _Kind(
-        ("ready", "delayed", "leased"), "Cancel", "cancelled, or asked to stop", is_destructive=True
+        ("ready", "delayed", "limited", "leased"),
+        "Cancel",
+        "cancelled, or asked to stop",
+        is_destructive=True,
     ),
 }
 
@@ -183,7 +186,7 @@ def _checked(system: System, bulk: Bulk) -> tuple[JobFilter, Bulk]:
 def _places(system: System, wanted: JobFilter) -> list[tuple[WorkQueue, str]]:
     names = [wanted.queue] if wanted.queue else system.queue_names()
     # What is held last: what waits may be taken meanwhile, and is then found there.
-    order = [state for state in ("dead", "ready", "delayed", "leased") if state in wanted.states]
+    order = [state for state in ("dead", "ready", "delayed", "limited", "leased") if state in wanted.states]
     return [(system.open_queue(name), state) for state in order for name in names]
 
 

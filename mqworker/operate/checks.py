@@ -13,7 +13,7 @@ from mqworker.model.clock import SystemClock
 from mqworker.model.view import NodeView
 from mqworker.operate.system import System
 from mqworker.operate.wording import duration, size
-from mqworker.store.command import Reply
+from mqworker.store.server_check import fields_of, whole_number
 
 CLOCK_OFF_MS = 2_000
 FULL_SHARE = 0.8
@@ -51,7 +51,7 @@ def read_facts(system: System) -> Facts:
     server_ms = system.now_ms()
     here_ms = (before_ms + clock.now_ms()) // 2  # a slow answer counts half on each way
     replies = system.store.connection.each_primary([("INFO", section) for section in _SECTIONS])
-    primaries = {name: _fields(each) for name, each in replies.items()}
+    primaries = {name: fields_of(each) for name, each in replies.items()}
     return Facts(server_ms - here_ms, resource.getrlimit(resource.RLIMIT_NOFILE)[0], primaries)
 
 
@@ -76,14 +76,14 @@ def _clock(ahead_ms: int) -> Iterator[Finding]:
 
 
 def _server(name: str, info: Mapping[str, str]) -> Iterator[Finding]:
-    clients, most = _whole(info, "connected_clients"), _whole(info, "maxclients")
+    clients, most = whole_number(info, "connected_clients"), whole_number(info, "maxclients")
     if most and clients >= most * FULL_SHARE:
         yield Finding(
             "connections",
             f"{name} has {clients:,} of at most {most:,} clients",
             "raise maxclients and the server's limit of open files, or run fewer nodes",
         )
-    used, limit = _whole(info, "used_memory"), _whole(info, "maxmemory")
+    used, limit = whole_number(info, "used_memory"), whole_number(info, "maxmemory")
     if limit and used >= limit * FULL_SHARE:
         yield Finding(
             "memory",
@@ -119,14 +119,3 @@ def _silent(nodes: Sequence[NodeView]) -> Iterator[Finding]:
                 f"{node.name} was heard {duration(node.age_ms)} ago: its supervisor was killed or stopped",
                 f"start it again, or end pid {node.pid or '?'} there; what it held is delivered by others",
             )
-
-
-def _fields(replies: Sequence[Reply]) -> dict[str, str]:
-    info = b"\n".join(reply for reply in replies if isinstance(reply, bytes))
-    pairs = (line.partition(":") for line in info.decode(errors="replace").splitlines())
-    return {name: value.strip() for name, colon, value in pairs if colon}
-
-
-def _whole(info: Mapping[str, str], name: str) -> int:
-    text = info.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0

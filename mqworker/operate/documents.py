@@ -21,14 +21,12 @@ from mqworker.operate.job_view import JobView
 from mqworker.operate.picture import Picture, Series
 from mqworker.operate.schedules import Schedules, ScheduleView
 from mqworker.operate.search import SearchSlice
+from mqworker.operate.status_document import Document
 from mqworker.operate.status_document import document as status_document
 from mqworker.operate.workflows import WorkflowLine, WorkflowView
 from mqworker.queues.work.accidents import Accident
 from mqworker.redaction import masked_text, masked_traceback
 from mqworker.tasks.published_tasks import PublishedTask
-
-# Any: what JSON can hold.
-Document = dict[str, Any]
 
 
 def system_document(picture: Picture, *, has_arguments: bool) -> Document:
@@ -61,6 +59,7 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "id": found.id,
         "queue": found.queue,
         "state": found.where.state,
+        "source": job.source,
         "task": job.task,
         "explanation": [masked_text(each) for each in job.plain_reasons],
         "enqueued_at_ms": delivery.enqueued_at_ms if delivery else None,
@@ -73,6 +72,7 @@ def job_document(job: JobView, *, has_arguments: bool) -> Document:
         "priority": delivery.priority if delivery else None,
         "deadline_at_ms": delivery.deadline_at_ms if delivery else None,
         "body_bytes": len(delivery.body) if delivery else None,
+        "body_kept": job.kept or None,
         "tags": list(job.tags),
         "arguments": masked_arguments(delivery, job.secrets) if delivery and has_arguments else None,
         "error": None if letter is None else masked_text(f"{letter.error}: {letter.error_message}"),
@@ -94,6 +94,7 @@ def search_document(found: SearchSlice) -> Document:
     return {
         "jobs": [{**asdict(job), "error": masked_text(job.error)} for job in found.jobs],
         "looked_at": found.looked_at,
+        "source": found.source,
         "cursor": found.cursor,
     }
 

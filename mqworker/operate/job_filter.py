@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mqworker.errors import InvalidArgument, InvalidMessage
-from mqworker.model.envelope import decode_call
 from mqworker.model.names import shown
 from mqworker.model.record import ID_AT
 from mqworker.model.strike import value_at
+from mqworker.operate.visible_body import BodyHidden, visible_call
 
-LIVING = ("ready", "delayed", "leased", "dead")
+LIVING = ("ready", "delayed", "limited", "leased", "dead")
 ENDED = ("succeeded", "cancelled", "expired")
 STATES = (*LIVING, *ENDED)
 _SAME = {"running": "leased", "held": "leased", "waiting": "ready", "done": "succeeded"}
@@ -176,10 +176,10 @@ def _has_tags(wanted: Sequence[str], job: Candidate) -> bool:
 
 
 def tags_in(body: bytes | None) -> tuple[str, ...]:
-    """The tags of a call; none where the body is no call."""
+    """The tags of a call; none where the body is not a call."""
     try:
-        return decode_call(body).tags if body is not None else ()
-    except InvalidMessage:
+        return visible_call(body).tags if body is not None else ()
+    except (InvalidMessage, BodyHidden):
         return ()
 
 
@@ -190,7 +190,7 @@ def has_arguments(wanted: Sequence[tuple[str, str]], body: bytes | None) -> bool
     if body is None:
         return False
     try:
-        call = decode_call(body)
-    except InvalidMessage:
+        call = visible_call(body)
+    except (InvalidMessage, BodyHidden):
         return False
     return all(value_at(path, call.args, call.kwargs) == text for path, text in wanted)

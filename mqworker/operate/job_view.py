@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable
 from mqworker.model.view import QueueView
 from mqworker.operate.body import Secrets, read_secrets
 from mqworker.operate.job_filter import tags_in
+from mqworker.operate.lake import find_in_lake
 from mqworker.operate.reasons import marked_reasons, split_at_instants, with_instants
 from mqworker.operate.system import System
+from mqworker.operate.visible_body import kept_as
 from mqworker.operate.wording import moment
 from mqworker.queues.work.snapshots import read_system
-from mqworker.queues.work.steps import WorkQueueSteps
-from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
+from mqworker.queues.work.steps import WAITING, WorkQueueSteps
+from mqworker.queues.work.trace import PastEvent, Trace
 from mqworker.tasks.job_steps import JobSteps
 from mqworker.tasks.running.job_log import LogLine, read_log
 from mqworker.tasks.running.progress import Progress
@@ -62,6 +66,8 @@ class JobView:
     progress: Progress | None = None
     secrets: Secrets = field(default_factory=dict)
     """Which arguments are not to be shown."""
+    source: Literal["redis", "lake"] = "redis"
+    """Where all this was found."""
 
     @property
     def task(self) -> str:
@@ -69,6 +75,11 @@ class JobView:
         if self.trace.delivery is not None:
             return str(self.trace.delivery.task)
         return next((str(past.facts["task"]) for past in self.trace.past if "task" in past.facts), "?")
+
+    @property
+    def kept(self) -> str:
+        """A word for how its body is stored, such as `encrypted`; empty where that is usual."""
+        return "" if self.trace.delivery is None else kept_as(self.trace.delivery.body)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -89,9 +100,9 @@ class JobView:
     def place(self) -> str:
         """Where on the route it is now."""
         where = self.trace.where
-        if where.state == "delayed":
-            return "limited" if (where.due_at_ms or 0) >= LATEST_INSTANT_MS else "delayed"
-        return {"ready": "ready", "leased": "held", "delivered": "held"}.get(where.state, "settled")
+        if where.state in WAITING:
+            return where.state
+        return "held" if where.state in {"leased", "delivered"} else "settled"
 
     @property
     def passed(self) -> set[str]:
@@ -115,7 +126,15 @@ class JobView:
 
 def read_job(system: System, message: str, queue: str | None) -> JobView:
     """Find a job and all that is known of it; raises what tells what may have become of it."""
-    work, found = system.find(message, queue)
+    try:
+        work, found = system.find(message, queue)
+    except (InvalidArgument, StoreUnavailable):
+        raise
+    except MqworkerError:
+        archived = find_in_lake(system, message, queue)
+        if archived is None:
+            raise
+        return _from_lake(archived, system.now_ms(), str(system.settings.lake))
     view = read_system(system.store, system.settings.namespace)
     unknown = QueueView(found.queue)
     queue_view = next((each for each in view.queues if each.name == found.queue), unknown)
@@ -130,6 +149,24 @@ def read_job(system: System, message: str, queue: str | None) -> JobView:
         ),
         read_secrets(system.store, system.settings.namespace),
     )
+
+
+def _from_lake(found: Trace, now_ms: int, place: str) -> JobView:
+    last = found.past[0]
+    told = (
+        f"It {_ENDED_AS.get(last.event, 'was last seen as ' + last.event)} long ago: Redis has forgotten it."
+    )
+    source = f"This is what the lake knows ({place}): its events, without arguments and log lines."
+    return JobView(found, now_ms, (told, source), tuple(attempts_of(found)), source="lake")
+
+
+_ENDED_AS = {
+    "succeeded": "succeeded",
+    "cancelled": "was cancelled",
+    "expired": "expired",
+    "buried": "was buried",
+    "purged": "was purged",
+}
 
 
 def tags_of(found: Trace) -> tuple[str, ...]:

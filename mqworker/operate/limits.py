@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from mqworker.model.limits import OF_THE_QUEUE, SHARED
 from mqworker.model.names import QueueName
+from mqworker.operate.running_limits import SlotView, read_slots
 from mqworker.operate.system import System
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.store.command import Command
@@ -75,6 +77,8 @@ class QueueLimits:
     """False where there are more combinations than are looked at."""
     buckets: tuple[BucketView, ...] = ()
     tenants: tuple[TenantView, ...] = ()
+    slots: tuple[SlotView, ...] = ()
+    """How many run at once, and keys that are closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,8 @@ def read_limits(system: System) -> Limits:
         read = _read(
             system, keys[name], limit_names, list(buckets), combinations=combinations or 0, at_ms=at_ms
         )
-        found.append(_limits_of(name, read, buckets, at_ms, permit_ms))
+        slots = read_slots(system, name, [*limit_names, *known.get(name, ())], at_ms)
+        found.append(replace(_limits_of(name, read, buckets, at_ms, permit_ms), slots=slots))
     return Limits(at_ms, tuple(found))
 
 
@@ -122,12 +127,19 @@ def _published_rates(system: System) -> dict[str, list[str]]:
     combinations: dict[str, list[str]] = {}
     for task in read_published_tasks(system.store, system.settings.namespace).values():
         options = task.definition.options
-        into = combinations.setdefault(options.queue, []) if options.is_limited else []
+        is_limited = options.is_limited or task.queue_running is not None
+        into = combinations.setdefault(options.queue, []) if is_limited else []
         into += [
             f"{task.name}={rate.count}/{rate.period_ms}/{rate.burst}"
             for rate in options.rates
             if rate.key is None
         ]
+        into += [
+            f"{task.name if each.name is None else SHARED + each.name}<={each.count}"
+            for each in options.running
+            if each.key is None
+        ]
+        into += [] if task.queue_running is None else [f"{OF_THE_QUEUE}<={task.queue_running}"]
     return combinations
 
 

@@ -33,7 +33,7 @@ RSMQ = "RSMQ"
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What one node says of a queue that is no work queue."""
+    """What one node says of a queue that is not a work queue."""
 
     node: str
     held: int
@@ -98,7 +98,7 @@ class SkmqView:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """All that are no work queues."""
+    """All that are not work queues."""
 
     rsmq: tuple[RsmqView, ...] = ()
     gq: tuple[GqView, ...] = ()

@@ -14,6 +14,7 @@ from mqworker.model.names import QueueName
 from mqworker.model.throughput import Sample
 from mqworker.model.verdict import Verdict, judge
 from mqworker.model.view import QueueView, SystemView
+from mqworker.operate.figures import Statistics, read_statistics
 from mqworker.operate.held import HeldJob, read_held
 from mqworker.operate.running import RunningJob, read_running
 from mqworker.operate.system import System
@@ -60,6 +61,12 @@ class Picture:
     series_by_queue: dict[str, Series] = field(default_factory=dict)
     running: dict[tuple[str, str], list[RunningJob]] = field(default_factory=dict)
     """By node and worker."""
+    statistics: Statistics | None = None
+    """Figures by task over the last quarter of an hour; None where they cannot be read."""
+
+
+STATISTICS_MS = 15 * 60_000
+_STATISTICS_EVERY_MS = 10_000
 
 
 class Painter:
@@ -70,6 +77,8 @@ class Painter:
         self._painted_at_ms = 0
         self._seen: dict[str, bytes] = {}
         self._runs: dict[str, dict[int, list[tuple[float, float]]]] = {}
+        self._statistics: Statistics | None = None
+        self._statistics_at_ms = 0
 
     def paint(self) -> Picture:
         """Read everything: six round trips on a single server, however many look at it."""
@@ -85,7 +94,18 @@ class Painter:
         total = self._series(now_s, summed(rates.values()), names)
         held = read_held(self._system.store, view)
         running = read_running(self._system.store, view, held)
-        return Picture(view, judge(view), tuple(held), total, by_queue, running)
+        self._renew_statistics(view.at_ms)
+        return Picture(view, judge(view), tuple(held), total, by_queue, running, self._statistics)
+
+    def _renew_statistics(self, now_ms: int) -> None:
+        """As often as nodes write them: a look in between would find the same."""
+        if now_ms - self._statistics_at_ms < _STATISTICS_EVERY_MS:
+            return
+        self._statistics_at_ms = now_ms
+        try:
+            self._statistics = read_statistics(self._system, STATISTICS_MS)
+        except StoreRefused:  # a foreign key in their place: the verdict tells of it
+            self._statistics = None
 
     def _note_runs(self, names: Sequence[str], blocks: int) -> dict[str, list[Sample]]:
         """The samples of each queue; on the way, the newest runs are noted."""

@@ -1,7 +1,7 @@
 """Finding one message in a long line: ids tell when they were made, and a line is nearly sorted by time.
 
-So the place is guessed by bisection and looked at. Where that fails, for an id that a caller chose or one
-that was put back in line, the whole line is searched as before.
+So the place is found by cutting the line into parts, again and again, and looked at. Where that fails, for an
+id that a caller chose or one that was put back in line, the whole line is searched as before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ SHORT_LINE = 4_000
 _WINDOW = 500
 _WINDOWS = 8
 _MOST_HOLES = 20
+_PARTS = 8
+"""Into which a line is cut by one look: seven places in one trip, instead of three trips."""
 _HEADER = 25
 
 
@@ -41,26 +43,36 @@ def find_in_long_line(queue: WorkQueue, message: MessageId) -> Whereabouts | Non
 
 
 def _bisect(queue: WorkQueue, length: int, made_ms: int) -> int:
-    """The first place whose message was made at this instant or later."""
+    """The first place whose message was made at this instant or later; several are looked at in one trip."""
     low, high = 0, length
     while low < high:
-        middle = (low + high) // 2
-        there_ms = _made_at(queue, middle)
-        if there_ms is not None and there_ms < made_ms:
-            low = middle + 1
-        else:
-            high = middle
+        places = sorted({low + (high - low) * part // _PARTS for part in range(1, _PARTS)})
+        for place, there_ms in zip(places, _made_at(queue, places), strict=True):
+            if there_ms is None or there_ms >= made_ms:
+                high = min(high, place)
+                break
+            low = place + 1
     return low
 
 
-def _made_at(queue: WorkQueue, place: int) -> int | None:
-    """When the message there was made; holes, and ids that tell nothing, are looked past."""
+def _made_at(queue: WorkQueue, places: list[int]) -> list[int | None]:
+    """When the messages there were made; of a hole, or an id that tells nothing, the next one that does."""
     keys = queue.calls.keys
-    for step in range(_MOST_HOLES):
-        record: RawReply = queue.store.send([("LINDEX", keys.named("ready"), place + step)], keys.meta)[0]
-        if record is None:
-            return None
-        made_ms = made_at_ms(record[_HEADER:].split(b" ", 1)[0].decode(errors="replace"))
-        if made_ms is not None:
-            return made_ms
-    return None
+    records: RawReply = queue.store.send(
+        [("LINDEX", keys.named("ready"), place) for place in places], keys.meta
+    )
+    return [_made(record) or _next_made(queue, place) for place, record in zip(places, records, strict=True)]
+
+
+def _next_made(queue: WorkQueue, place: int) -> int | None:
+    keys = queue.calls.keys
+    records: RawReply = queue.store.send(
+        [("LRANGE", keys.named("ready"), place, place + _MOST_HOLES)], keys.meta
+    )[0]
+    return next((made_ms for record in records if (made_ms := _made(record)) is not None), None)
+
+
+def _made(record: bytes | None) -> int | None:
+    if record is None:
+        return None
+    return made_at_ms(record[_HEADER:].split(b" ", 1)[0].decode(errors="replace"))

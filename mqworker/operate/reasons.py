@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.event import PARKED
+from mqworker.model.limits import limit_told
 from mqworker.model.view import NodeView, QueueView, SystemView
 from mqworker.operate.wording import counted, duration, moment, safe
-from mqworker.queues.work.trace import LATEST_INSTANT_MS, PastEvent, Trace
+from mqworker.queues.work.steps import WAITING
+from mqworker.queues.work.trace import PastEvent, Trace
 
 _SILENT_MS = 15_000
 _FAILED = {"retried", "buried", "crashed"}
@@ -42,7 +44,7 @@ def split_at_instants(sentence: str) -> list[str | int]:
 def marked_reasons(trace: Trace, queue: QueueView, view: SystemView) -> list[str]:
     """The sentences with marks for instants."""
     match trace.where.state:
-        case "delayed":
+        case "delayed" | "limited":
             sentences = [*_delayed(trace, view.at_ms), *_obstacles(queue, view)]
         case "ready":
             sentences = [_ready(trace, queue), *_obstacles(queue, view), *_turn(trace, queue, view)]
@@ -72,8 +74,11 @@ def _delayed(trace: Trace, now_ms: int) -> Iterator[str]:
     due_at_ms, attempt = trace.where.due_at_ms or 0, _attempt(trace)
     if (parked := _parked(trace)) is not None:
         yield parked
-    elif due_at_ms >= LATEST_INSTANT_MS:
-        yield "waits for a permit of its rate limit, or its turn among others; it occupies no worker"
+    elif trace.where.state == "limited":
+        yield "waits for its limits, or its turn among others; it occupies no worker"
+        if trace.limits:
+            told = "; ".join(map(limit_told, trace.limits.split("|")))
+            yield f"its limits: {safe(told)} (mqworker limit show {safe(trace.queue)})"
     elif due_at_ms > now_ms:
         yield f"delayed until {_at(due_at_ms)} (in {duration(due_at_ms - now_ms)}){attempt}"
     else:
@@ -218,7 +223,7 @@ def _gone(trace: Trace, now_ms: int) -> str:
 
 def _company(trace: Trace) -> Iterator[str]:
     delivery = trace.delivery
-    if delivery is None or trace.where.state not in {"ready", "delayed", "leased"}:
+    if delivery is None or trace.where.state not in {*WAITING, "leased"}:
         return
     if delivery.is_suspect:
         yield "it ran beside others when their worker died: it runs alone in a worker until it has ended once"
@@ -236,5 +241,5 @@ def _limit(delivery: Delivery) -> str:
 
 def _deadline(trace: Trace) -> Iterator[str]:
     deadline_at_ms = trace.delivery.deadline_at_ms if trace.delivery else None
-    if deadline_at_ms is not None and trace.where.state in {"ready", "delayed"}:
+    if deadline_at_ms is not None and trace.where.state in WAITING:
         yield f"unless it starts until {_at(deadline_at_ms)}, it expires"

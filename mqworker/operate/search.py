@@ -2,17 +2,22 @@
 
 Nothing here is indexed: a slice reads so many messages and stops. Whoever wants more goes on from its cursor.
 A line moves while it is read, so between two slices a message may be passed over or seen twice.
+
+Who searches a long line rests after each page, several times as long as the page took: so it has a small part
+of the server, and of the machine, and less of one that is slow because it is busy.
 """
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from mqworker.errors import InvalidArgument, InvalidMessage
+from mqworker.model.clock import SystemClock
 from mqworker.model.dead_letter import decode_dead_letter
 from mqworker.model.event import decode_block
 from mqworker.model.names import ConsumerName, MessageId, shown
@@ -20,6 +25,7 @@ from mqworker.model.record import decode_record
 from mqworker.operate.job_filter import ENDED, LIVING, Candidate, JobFilter, fits, may_fit, tags_in
 from mqworker.operate.system import System
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import LIMITED_AT_MS
 from mqworker.store.command import Command
 from mqworker.store.script import RawReply
 
@@ -27,6 +33,9 @@ MOST_FOUND = 100
 MOST_LOOKED_AT = 20_000
 _PAGE = 250
 """Messages in one round trip: a megabyte or so, and far below a millisecond on the server."""
+_REST = 16
+"""Times as long as a page took; then the search has a sixteenth of a core at the most."""
+_LONGEST_REST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class SearchSlice:
     jobs: tuple[FoundJob, ...]
     looked_at: int
     cursor: str | None
+    source: Literal["redis", "lake"] = "redis"
 
 
 def search(
@@ -108,8 +118,8 @@ def lying(queue: WorkQueue, state: str, offset: int, wanted: JobFilter) -> Itera
     match state:
         case "ready":
             yield from _ready(queue, offset, wanted)
-        case "delayed":
-            yield from _delayed(queue, offset, wanted)
+        case "delayed" | "limited":
+            yield from _delayed(queue, state, offset, wanted)
         case "leased":
             yield from _leased(queue, offset)
         case "dead":
@@ -118,10 +128,26 @@ def lying(queue: WorkQueue, state: str, offset: int, wanted: JobFilter) -> Itera
             yield from _ended(queue, state, offset)
 
 
+class _Pace:
+    """Rests between the pages of a long line; a first page comes at once."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._began_s: float | None = None
+
+    def begin_page(self) -> None:
+        """Another one is about to be read."""
+        now_s = self._clock.monotonic_s()
+        if self._began_s is not None:
+            time.sleep(min(_LONGEST_REST_S, _REST * (now_s - self._began_s)))
+        self._began_s = self._clock.monotonic_s()
+
+
 def _ready(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
     """Those with a priority first, then the line, as they will be delivered."""
-    keys = queue.calls.keys
+    keys, pace = queue.calls.keys, _Pace()
     while True:
+        pace.begin_page()
         urgent_count: RawReply = _ask(queue, ("ZCARD", keys.named("urgent")))
         if offset < urgent_count:
             records: RawReply = _ask(queue, ("ZRANGE", keys.named("urgent"), offset, offset + _PAGE - 1))
@@ -138,11 +164,24 @@ def _ready(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
                 yield None, _NOTHING, offset
 
 
-def _delayed(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying]:
-    keys = queue.calls.keys
+def _delayed(queue: WorkQueue, state: str, offset: int, wanted: JobFilter) -> Iterator[Lying]:
+    """What waits for an instant, the next one first; or for its limits, which is due after all instants."""
+    keys, pace = queue.calls.keys, _Pace()
+    between = ("-inf", f"({LIMITED_AT_MS}") if state == "delayed" else (LIMITED_AT_MS, "+inf")
     while True:
+        pace.begin_page()
         order: RawReply = _ask(
-            queue, ("ZRANGE", keys.named("delayed"), offset, offset + _PAGE - 1, "WITHSCORES")
+            queue,
+            (
+                "ZRANGE",
+                keys.named("delayed"),
+                *between,
+                "BYSCORE",
+                "LIMIT",
+                offset,
+                _PAGE,
+                "WITHSCORES",
+            ),
         )
         if not order:
             return
@@ -150,7 +189,8 @@ def _delayed(queue: WorkQueue, offset: int, wanted: JobFilter) -> Iterator[Lying
         for record, due_at_ms in zip(records, order[1::2], strict=True):
             offset += 1
             if may_fit(wanted, record or b""):
-                yield from _as_job(queue, "delayed", record or b"", offset, int(float(due_at_ms)))
+                at_ms = int(float(due_at_ms)) if state == "delayed" else None
+                yield from _as_job(queue, state, record or b"", offset, at_ms)
             else:
                 yield None, _NOTHING, offset
 
@@ -172,8 +212,9 @@ def _leased(queue: WorkQueue, offset: int) -> Iterator[Lying]:
 
 def _dead(queue: WorkQueue, offset: int) -> Iterator[Lying]:
     """The newest first."""
-    keys = queue.calls.keys
+    keys, pace = queue.calls.keys, _Pace()
     while True:
+        pace.begin_page()
         order: RawReply = _ask(
             queue, ("ZREVRANGE", keys.named("dead"), offset, offset + _PAGE - 1, "WITHSCORES")
         )
@@ -196,8 +237,9 @@ def _dead(queue: WorkQueue, offset: int) -> Iterator[Lying]:
 
 def _ended(queue: WorkQueue, state: str, offset: int) -> Iterator[Lying]:
     """From the events that are kept, the newest first; arguments are not among them."""
-    last, seen = "+", 0
+    last, seen, pace = "+", 0, _Pace()
     while True:
+        pace.begin_page()
         blocks: RawReply = _ask(
             queue, ("XREVRANGE", queue.calls.keys.events, last, "-", "COUNT", _PAGE // 10)
         )

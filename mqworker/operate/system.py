@@ -37,7 +37,7 @@ class System:
 
     def queue(self, name: str) -> WorkQueue:
         """The work queue of this name; raises UnknownQueue with the names that come close."""
-        queue_name(name)
+        name = queue_name(name)
         known = self.queue_names()
         if name not in known:
             raise UnknownQueue(f"there is no queue {name!r}; {close_names(name, known)}")

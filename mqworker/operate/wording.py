@@ -58,10 +58,15 @@ def duration(ms: float) -> str:
     return _two(whole, _DAY_MS, "d", _HOUR_MS, "h")
 
 
+_SHORTEST_MS = 0.01
+
+
 def precise_duration(ms: float | None) -> str:
     """A measured time, in three digits: 0.04 ms, 3.2 ms, 140 ms, 2.1 s, 3 min 2 s."""
     if ms is None:
         return NOTHING
+    if 0 < ms < _SHORTEST_MS:
+        return f"< {_SHORTEST_MS} ms"
     if ms < _SECOND_MS:
         return f"{ms:.2f} ms" if ms < 1 else f"{ms:.3g} ms"
     return f"{ms / _SECOND_MS:.1f} s" if ms < _MINUTE_MS else duration(ms)

@@ -65,11 +65,6 @@ class Rsmq:
         return False
 
     @property
-    def has_lasting_fences(self) -> bool:
-        """Whether a delivery can be renewed and settled by a process that did not claim it."""
-        return True
-
-    @property
     def lease_ms(self) -> int:
         """After how long without a renewal a delivery is somebody else's."""
         return self.vt * 1000
@@ -99,7 +94,7 @@ class Gq:
         guarantee_named(self.guarantee)
         if self.url is not None and "://" not in str(self.url):
             raise InvalidArgument(
-                "url is no database URL; accepted are sqlite:///file, postgresql+psycopg://… and mysql+pymysql://…"
+                "url is not a database URL; accepted are sqlite:///file, postgresql+psycopg://… and mysql+pymysql://…"
             )
         if self.url is not None and find_spec("sqlalchemy") is None:
             raise ConfigurationError("gq on SQL needs SQLAlchemy: pip install 'mqworker[sql]'")
@@ -122,11 +117,6 @@ class Gq:
     def is_once(self) -> bool:
         """Whether what was begun is never begun again."""
         return self.terms.is_at_most_once
-
-    @property
-    def has_lasting_fences(self) -> bool:
-        """Whether a delivery can be renewed and settled by a process that did not claim it."""
-        return False  # it belongs to the consumer that claimed it, which ends with its process
 
     @property
     def lease_ms(self) -> int:
@@ -167,8 +157,13 @@ def check_name(name: str, model: Model) -> None:
         sql_queue_name(name)
 
 
-def open_queue(name: str, model: Model, store: Store, namespace: str) -> OpenQueue:
-    """The queue itself; `store` is what it uses in Redis, and stays the caller's."""
+def open_queue(
+    name: str, model: Model, store: Store, namespace: str, *, node: str | None = None
+) -> OpenQueue:
+    """The queue itself; `store` is what it uses in Redis, and stays the caller's.
+
+    `node` names the consumer that a process goes on as, where the processes before it have ended.
+    """
     # Imported here: most nodes have no queue of another model, and none pays for all.
     if isinstance(model, Rsmq):
         from mqworker.queues.rsmq.calls import RsmqOptions  # noqa: PLC0415
@@ -183,7 +178,7 @@ def open_queue(name: str, model: Model, store: Store, namespace: str) -> OpenQue
         client = GqClient.on_redis(name, store, namespace=namespace)
     else:
         client = GqClient.on_sql(name, model.url)
-    return GqQueue(client.store, model.liveness, model.terms)
+    return GqQueue(client.store, model.liveness, model.terms, node=node)
 
 
 def close_queue(queue: OpenQueue) -> None:

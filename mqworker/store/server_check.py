@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mqworker.errors import ConfigurationError
+from mqworker.errors import ConfigurationError, StoreRefused
 from mqworker.model.view import ServerView
 from mqworker.store.command import Command, Reply
 
@@ -17,6 +17,12 @@ INFO_COMMANDS: Sequence[Command] = tuple(
 # Sharded pub/sub, script flags and multi-part AOF came with Redis 7.0; Valkey began as 7.2.
 OLDEST_BY_PRODUCT: Mapping[str, tuple[int, int]] = {"Redis": (7, 0), "Valkey": (7, 2)}
 SAFE_POLICY = "noeviction"
+UNKNOWN_POLICY = (
+    "the user may not ask INFO, so version and eviction policy of the server cannot be checked; accepted is "
+    "a user with +info, as `mqworker acl` prints it"
+)
+UNSEEN = ServerView("Redis", "unknown", 0, 0, is_append_only=False, primaries=1, troubles=(UNKNOWN_POLICY,))
+"""A server that does not say what it is."""
 
 
 class AsksPrimaries(Protocol):
@@ -44,9 +50,14 @@ class ServerFacts:
 
 def check_server(connection: AsksPrimaries) -> ServerFacts:
     """Ask every primary; ConfigurationError when one of them is too old or may evict keys."""
-    facts_by_server = {
-        server: parse_facts(replies) for server, replies in connection.each_primary(INFO_COMMANDS).items()
-    }
+    try:
+        replies_by_server = connection.each_primary(INFO_COMMANDS)
+    except StoreRefused as error:
+        if error.code != "NOPERM":
+            raise
+        # Nobody could tell whether it drops messages when its memory is short.
+        raise ConfigurationError(f"redis_url: {UNKNOWN_POLICY} ({error})") from error
+    facts_by_server = {server: parse_facts(replies) for server, replies in replies_by_server.items()}
     for server, facts in facts_by_server.items():
         reason = refusal(facts)
         if reason is not None:
@@ -82,7 +93,7 @@ def weakest(all_facts: Sequence[ServerFacts]) -> ServerFacts:
 
 def parse_facts(replies: Sequence[Reply]) -> ServerFacts:
     """The facts out of INFO; it needs no CONFIG, which an ACL often forbids."""
-    value_by_name = _parse_info(b"\n".join(reply for reply in replies if isinstance(reply, bytes)))
+    value_by_name = fields_of(replies)
     is_valkey = "valkey_version" in value_by_name
     return ServerFacts(
         product="Valkey" if is_valkey else "Redis",
@@ -94,12 +105,6 @@ def parse_facts(replies: Sequence[Reply]) -> ServerFacts:
     )
 
 
-def _parse_info(info: bytes) -> dict[str, str]:
-    lines = info.decode(errors="replace").splitlines()
-    pairs = (line.partition(":") for line in lines if not line.startswith("#"))
-    return {name: value.strip() for name, colon, value in pairs if colon}
-
-
 def _parse_version(text: str) -> tuple[int, ...]:
     numbers = re.match(r"\d+(\.\d+)*", text, re.ASCII)  # what follows them marks a preview: 8.0-rc1
     return tuple(map(int, numbers[0].split("."))) if numbers else (0,)
@@ -108,13 +113,13 @@ def _parse_version(text: str) -> tuple[int, ...]:
 def view_of(primaries: Sequence[Sequence[Reply]]) -> ServerView:
     """All primaries as one server, from the replies to INFO_COMMANDS of each."""
     facts = weakest([parse_facts(replies) for replies in primaries])
-    fields = [_fields(replies) for replies in primaries]
+    fields = [fields_of(replies) for replies in primaries]
     unfit = refusal(facts)
     return ServerView(
         product=facts.product,
         version=facts.version_text,
-        used_bytes=sum(_whole(each, "used_memory") for each in fields),
-        limit_bytes=sum(_whole(each, "maxmemory") for each in fields),
+        used_bytes=sum(whole_number(each, "used_memory") for each in fields),
+        limit_bytes=sum(whole_number(each, "maxmemory") for each in fields),
         is_append_only=facts.is_append_only,
         primaries=len(primaries),
         troubles=tuple(
@@ -135,12 +140,14 @@ def _troubles(fields: dict[str, str]) -> Iterator[str]:
         yield "the server's last save to disk failed"
 
 
-def _fields(replies: Sequence[Reply]) -> dict[str, str]:
+def fields_of(replies: Sequence[Reply]) -> dict[str, str]:
+    """The replies to INFO as one: its fields by name."""
     text = b"\n".join(reply for reply in replies if isinstance(reply, bytes)).decode(errors="replace")
     pairs = (line.partition(":") for line in text.splitlines())
     return {name: value.strip() for name, colon, value in pairs if colon}
 
 
-def _whole(fields: dict[str, str], name: str) -> int:
+def whole_number(fields: Mapping[str, str], name: str) -> int:
+    """A field of INFO as a number; 0 where it is missing or something else."""
     text = fields.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() else 0

@@ -1,4 +1,7 @@
-"""Children: what the supervisor knows about each child, across its restarts. Touches no process."""
+"""Children: what the supervisor knows about each child, across its restarts; the snapshot of all.
+
+Touches no process.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from typing import Any
 
 from mqworker.actors.cpu_wait import CpuWait
 from mqworker.model.figures import Figures, Plain
+from mqworker.settings import ChosenDrain
 from mqworker.supervisor.child import Child
 from mqworker.supervisor.child_plan import ChildPlan, Role, Topology
 from mqworker.supervisor.liveness import Vitals
+from mqworker.supervisor.node import Node
 from mqworker.supervisor.plain_reasons import Cause
 from mqworker.supervisor.restart_policy import Fault, RestartHistory
+from mqworker.supervisor.status_socket import Snapshot
 
 
 class State(Enum):
@@ -175,3 +181,51 @@ class Children:
             for other in self._needed
             if other.step < record.step
         )
+
+
+def node_snapshot(
+    children: Children,
+    node: Node,
+    *,
+    pid: int,
+    started_at_ms: int,
+    is_draining: bool,
+    problem: str | None,
+    is_ready: bool,
+    drain: ChosenDrain,
+    now_ms: int,
+) -> Snapshot:
+    """How the node is, now. `started_at_ms` is wall time, `now_ms` monotonic.
+
+    `is_ready`: whether it was complete once, and `status` could see that.
+    """
+    return {
+        "node": node.name,
+        "app": node.app,
+        "pid": pid,
+        "started_at_ms": started_at_ms,
+        "draining": is_draining,
+        "complete": children.is_complete and is_ready,
+        "problem": problem,
+        "drain": {"s": drain.seconds, "why": drain.why},
+        "children": [_child_snapshot(record, now_ms) for record in children],
+    }
+
+
+def _child_snapshot(record: ChildRecord, now_ms: int) -> dict[str, Any]:
+    ponged_at_ms = record.vitals.ponged_at_ms
+    return {
+        "name": record.name,
+        "role": record.role.name.lower(),
+        "generation": record.generation,
+        "pid": None if record.child is None else record.child.process.pid,
+        "state": record.state.value,
+        "restarts": record.restarts,
+        "retry_in_ms": max(0, record.restart_at_ms - now_ms) if record.state is State.PARKED else None,
+        "last_exit": record.last_exit,
+        "silent_ms": None if ponged_at_ms is None else now_ms - ponged_at_ms,
+        "progress": record.progress,
+        "facts": record.facts,
+        "totals": record.totals,
+        "restarts_by_cause": dict(record.restarts_by_cause),
+    }

@@ -107,6 +107,6 @@ def park_pause_ms(parks: int, limits: RestartLimits, chance: float) -> int:
 def _pause_ms(streak: int, limits: RestartLimits, chance: float) -> int:
     if not streak:
         return 0
-    # Capped before it is multiplied out: a streak of thousands is no number to raise 2 to.
+    # Capped before it is multiplied out: a streak of thousands is not a number to raise 2 to.
     doublings = min(streak - 1, limits.longest_pause_ms.bit_length())
     return int(min(limits.first_pause_ms << doublings, limits.longest_pause_ms) * chance)

@@ -4,6 +4,9 @@ In order: gateways finish what their clients asked for; the dispatcher stops cla
 settles and releases the rest; then the workers, whose hands are empty by now; then the other actors, of which
 the reaper releases what a killed dispatcher still held; the embedded server last. The first signal gives all
 of them `drain_s` together, the second ends the workers at once, the third everybody.
+
+On an overloaded machine the supervisor itself may be late. Then the time of each counts from when it was
+told, or from when what it waits for has happened: nobody is killed who could not have ended before.
 """
 
 from __future__ import annotations
@@ -63,6 +66,9 @@ class Shutdown:
     _forced_at_ms: int | None = None
     _told: dict[tuple[str, int], Urgency] = field(default_factory=dict)
     """By name and generation."""
+    _cut_at_ms: int = 0
+    """When the workers were killed that had not ended by then."""
+    _actors_since_ms: int | None = None
     _server_until_ms: int | None = None
 
     def hurry(self, now_ms: int) -> None:
@@ -91,7 +97,10 @@ class Shutdown:
             is_awaited = _is_to_come_back(records) and now_ms < self._settled_by_ms
             return (self._end_work if is_awaited else self._end_idle)(workers, now_ms)
         if actors:
-            return self._end_actors(actors[::-1], self._over_by_ms, now_ms)
+            if self._actors_since_ms is None:
+                self._actors_since_ms = now_ms
+            until_ms = max(self._over_by_ms, self._actors_since_ms + _SHORTEST_PHASE_MS)
+            return self._end_actors(actors[::-1], until_ms, now_ms)
         return self._end_server(alive, now_ms)
 
     @property
@@ -110,15 +119,21 @@ class Shutdown:
 
     @property
     def _settled_by_ms(self) -> int:
-        return self._worked_until_ms + max(_SHORTEST_PHASE_MS, self._reserve_ms // 2)
+        return max(self._worked_until_ms + self._phase_ms, self._cut_at_ms + _SHORTEST_PHASE_MS)
 
     @property
     def _over_by_ms(self) -> int:
-        return self._settled_by_ms + max(_SHORTEST_PHASE_MS, self._reserve_ms // 2)
+        return self._settled_by_ms + self._phase_ms
+
+    @property
+    def _phase_ms(self) -> int:
+        return max(_SHORTEST_PHASE_MS, self._reserve_ms // 2)
 
     def _end_work(self, workers: list[ChildRecord], now_ms: int) -> list[Order]:
         """While the dispatcher waits for them: those that run nothing yet at once, all when time is up."""
         is_over = self.urgency >= Urgency.FORCE or now_ms >= self._worked_until_ms + _DISPATCHER_HEADSTART_MS
+        if is_over and workers and not self._cut_at_ms:
+            self._cut_at_ms = now_ms
         return [
             KillChild(worker.name, "drain") for worker in workers if is_over or worker.state is State.STARTING
         ]

@@ -20,7 +20,8 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import assert_never
+from types import FrameType, TracebackType
+from typing import Self, assert_never
 
 from mqworker.actors.mail import Drain, NodeSnapshot
 from mqworker.log import Logger
@@ -29,18 +30,17 @@ from mqworker.settings import chosen_drain
 from mqworker.supervisor.child_care import ChildCare, Halt, Limits
 from mqworker.supervisor.child_entry import EXIT_FAILED, STACK_DUMP_SIGNAL
 from mqworker.supervisor.child_plan import Role, Topology
-from mqworker.supervisor.children import ChildRecord, Children, State
+from mqworker.supervisor.children import ChildRecord, Children, State, node_snapshot
 from mqworker.supervisor.import_check import ImportCheck
 from mqworker.supervisor.node import Node
 from mqworker.supervisor.restart_policy import Fault
 from mqworker.supervisor.rolling_restart import RollingRestart
 from mqworker.supervisor.shutdown import KillChild, Shutdown, TellToDrain
-from mqworker.supervisor.signal_inbox import SignalInbox
-from mqworker.supervisor.snapshot import node_snapshot
 from mqworker.supervisor.source_watch import SourceWatch, watch_application
 from mqworker.supervisor.status_socket import Snapshot, StatusSocket
 from mqworker.supervisor.systemd import SystemdNotifier
 
+_HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # Ends and mail wake the loop; this is only for what time brings, and shorter while something is about to.
 _TICK_MS = 250
 _BUSY_TICK_MS = 5
@@ -334,3 +334,40 @@ class Supervisor:
                 if ended.si_pid in ours:
                     return  # its handle wakes the loop
                 os.waitpid(ended.si_pid, 0)
+
+
+class SignalInbox:
+    """Signals as something to read, between its entry and its exit: the kernel writes them into a pipe."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    def __enter__(self) -> Self:
+        self._previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._previous = {number: signal.signal(number, _do_nothing) for number in _HEARD}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_fd)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._read
+
+    def take(self) -> list[signal.Signals]:
+        """What has arrived, in order."""
+        with suppress(BlockingIOError):
+            return [signal.Signals(number) for number in os.read(self._read, 256) if number in _HEARD]
+        return []
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

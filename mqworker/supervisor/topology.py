@@ -24,7 +24,7 @@ MONITOR = ChildPlan("monitor", Role.MONITOR, monitor_process.main)
 
 def node_topology(workers: int, gateways: Sequence[str] = (), *, has_exporter: bool = False) -> Topology:
     """The children of a node with so many workers, and with these gateways; the exporter where it traces."""
-    exporters = (ChildPlan("exporter", Role.ACTOR, exporter.main),) if has_exporter else ()
+    exporters = (ChildPlan("exporter", Role.ACTOR, exporter.main, peers=("broker",)),) if has_exporter else ()
     return (
         (ChildPlan("broker", Role.ACTOR, broker.main),),
         (

@@ -10,23 +10,29 @@ from typing import Any
 from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
 from mqworker.model.annotation import Rebuild
 from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.keyring import Keyring
 from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
+from mqworker.model.running import MOST_RUNNING
 from mqworker.queues.catalogue import Gq, Model, Rsmq, check_name
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings, load_settings
 from mqworker.tasks.connections import Connections
+from mqworker.tasks.context import State
 from mqworker.tasks.decorator import TaskDecorator
 from mqworker.tasks.events.publisher import EventPublisher
 from mqworker.tasks.events.subscription import SubscribeDecorator, Subscriptions
-from mqworker.tasks.foreign_queues import check_task
+from mqworker.tasks.foreign_queues import ModelJob, check_task
 from mqworker.tasks.hooks import Hooks
-from mqworker.tasks.job import Job, ModelJob
+from mqworker.tasks.injection import Injection
+from mqworker.tasks.job import Job
+from mqworker.tasks.offload.places import Place
 from mqworker.tasks.options import DEFAULT_QUEUE
 from mqworker.tasks.producer import Producer
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.remote_tasks import RemoteTasks
 from mqworker.tasks.schedules.schedule import Schedule, ScheduleDecorator
+from mqworker.tasks.surroundings import Surroundings
 from mqworker.tasks.task import Task
 from mqworker.tasks.workflows.job import WorkflowJob
 from mqworker.tasks.workflows.plan import stored_plan
@@ -43,6 +49,8 @@ class QueueDeclaration:
     """How many messages may wait in it; one more is refused with `QueueFull`."""
     model: Model | None = None
     """By which rules it delivers; None for a work queue."""
+    max_running: int | None = None
+    """How many of its messages run at once, over all nodes."""
 
 
 class App:
@@ -55,16 +63,30 @@ class App:
         settings: Settings | None = None,
         redis_url: str | None = None,
         clock: Clock | None = None,
+        queues_known_only: bool = False,
+        keys: Keyring | None = None,
+        offload: Place | None = None,
     ) -> None:
         """Settings are read when they are first needed, unless given; `redis_url` wins over what they say.
 
-        Without any URL the embedded server of the directory is used, and started if need be.
+        Without any URL the embedded server of the directory is used, and started if need be. With
+        `queues_known_only` a call to a queue that no task and no `app.queue` names is refused; without it, a
+        warning is logged. `keys` sign or encrypt what the app stores; `offload`, Files(...) or S3(...), keeps
+        large payloads elsewhere. Both win over the settings of these names.
         """
         self.name = task_name(name)
         self.hooks = Hooks()
+        self.injection = Injection()
+        """Its providers, middleware and lifespans, as they are declared."""
+        around = Surroundings(self.injection, self.hooks)
+        self.lifespan, self.override, self.codec = around.lifespan, around.override, around.codec
+        self.middleware, self.enqueue_middleware = around.middleware, around.enqueue_middleware
         self.queues: dict[QueueName, QueueDeclaration] = {}
         self.clock = clock or SystemClock()
         self.connections = Connections(lambda: self.settings, self.clock)
+        self.connections.queues_known_only = queues_known_only
+        self.connections.declared_queues = self._declared_queues
+        self.connections.keyring, self.connections.place = keys, offload
         self.task = TaskDecorator(lambda: self)
         self.schedule = ScheduleDecorator(lambda: self)
         self.schedules: dict[str, Schedule] = {}
@@ -91,16 +113,33 @@ class App:
         if self._given_settings is None and self._redis_url is None:
             self._given_settings = settings
             self.__dict__.pop("settings", None)  # in case the module of the app asked for them
+        self.connections.is_patient = True
         _ = self.settings  # what follows from them is known from here on
 
+    @property
+    def state(self) -> State:
+        """What the app keeps open in this process; `ctx.state` in its tasks."""
+        return self.injection.state
+
     def queue(
-        self, name: str, *, model: Model | None = None, weight: int = 1, limit: int | None = None
+        self,
+        name: str,
+        *,
+        model: Model | None = None,
+        weight: int = 1,
+        limit: int | None = None,
+        max_running: int | None = None,
     ) -> QueueDeclaration:
-        """Declare a queue. Only one that wants another model, a weight or a limit needs it."""
+        """Declare a queue. Only one that wants another model, a weight or a limit needs it.
+
+        `limit` is how many messages may wait in it, `max_running` how many run at once, over all nodes.
+        """
         whole_number("weight", weight, least=1, most=1_000)
         if limit is not None:
             whole_number("limit", limit, least=1, most=2**53)
-        declared = QueueDeclaration(queue_name(name), weight, limit, model)
+        if max_running is not None:
+            whole_number("max_running", max_running, least=1, most=MOST_RUNNING)
+        declared = QueueDeclaration(queue_name(name), weight, limit, model, max_running)
         known = self.queues.get(declared.name)
         if known is not None and known.model != model:
             raise ConfigurationError(
@@ -109,6 +148,7 @@ class App:
             )
         if model is not None:
             self._follow_model(declared.name, model, limit)
+        self._limit_running(declared)
         self.queues[declared.name] = declared
         if limit is not None:
             self.connections.limit_by_queue[declared.name] = limit
@@ -192,6 +232,20 @@ class App:
                 )
         self.connections.models[queue] = model
         self.registry.queues_without_results.add(queue)
+
+    def _limit_running(self, declared: QueueDeclaration) -> None:
+        if declared.max_running is None:
+            return
+        if declared.model is not None:
+            raise NotSupported(
+                f"max_running: queue {declared.name} is {declared.model.title}, which cannot count what "
+                "runs; accepted is a work queue"
+            )
+        self.connections.running_by_queue[declared.name] = declared.max_running
+
+    def _declared_queues(self) -> set[QueueName]:
+        of_tasks = {task.options.queue for task in self.registry}
+        return {*self.queues, *of_tasks, DEFAULT_QUEUE} if self.queues or of_tasks else set()
 
     def _rebuild_of(self, task: TaskName) -> Rebuild | None:
         definition = self.registry.get(task)

@@ -1,23 +1,22 @@
 """Binding: whether a call fits the signature of its task, found out before anything is sent.
 
-A parameter annotated with `Context` is filled in by the worker and is no part of the call.
+Parameters annotated with `Context` or `Depends(...)` are filled in by the worker: callers never see them.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-import typing
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mqworker.errors import InvalidArgument, InvalidMessage
+from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage
 from mqworker.tasks.context import Context
+from mqworker.tasks.injection import Dependency, Wanted
 from mqworker.tasks.secret import SecretArguments, is_secret
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_CONTEXT_TEXT = re.compile(r"([A-Za-z_][\w.]*\.)?Context(\s*\|\s*None)?", re.ASCII)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Binding:
@@ -27,12 +26,16 @@ class Binding:
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self._task = task
-        self._context = next((each for each in parameters if _wants_context(each)), None)
-        self._context_at = next(
-            (at for at, each in enumerate(parameters) if each is self._context and each.kind in _POSITIONAL),
-            None,
+        self._wanted = Wanted.of(function)
+        self._context = next((each for each in parameters if each.name in self._wanted.contexts), None)
+        self.injected = tuple(each for each in parameters if each.name in self._wanted.injected)
+        """Parameters that are filled in by providers."""
+        self._refuse_unnamed()
+        self._filled_in = tuple(
+            each.name for each in parameters if each is self._context or each in self.injected
         )
-        own = [each for each in parameters if each is not self._context]
+        self._places = {each.name: at for at, each in enumerate(parameters) if each.kind in _POSITIONAL}
+        own = [each for each in parameters if each is not self._context and each not in self.injected]
         self._signature = signature.replace(parameters=own)
         self.own = tuple(own)
         self.parameters = tuple(each.name for each in own)
@@ -48,6 +51,10 @@ class Binding:
     def takes_context(self) -> bool:
         """Whether the worker fills in a parameter."""
         return self._context is not None
+
+    def dependencies(self) -> dict[str, Dependency]:
+        """What is injected, by parameter; raises `ConfigurationError` for what nobody defines."""
+        return {each.name: self._wanted.dependency(each.name) for each in self.injected}
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Raise `InvalidArgument` when the call does not fit."""
@@ -73,12 +80,31 @@ class Binding:
 
     def inject(self, args: list[Any], kwargs: dict[str, Any], context: Context) -> None:
         """Put the context where the function expects it."""
-        if self._context is None:
-            return
-        if self._context_at is not None and self._context_at <= len(args):
-            args.insert(self._context_at, context)
+        if self._context is not None:
+            self._put(args, kwargs, self._context.name, context)
+
+    def fill_in(
+        self, args: list[Any], kwargs: dict[str, Any], context: Context, values: Mapping[str, Any]
+    ) -> None:
+        """Put the context and what was provided where the function expects it."""
+        # From left to right: each that is put by position moves those behind it by one.
+        for name in self._filled_in:
+            self._put(args, kwargs, name, values.get(name, context))
+
+    def _put(self, args: list[Any], kwargs: dict[str, Any], name: str, value: object) -> None:
+        at = self._places.get(name)
+        if at is not None and at <= len(args):
+            args.insert(at, value)
         else:
-            kwargs[self._context.name] = context
+            kwargs[name] = value
+
+    def _refuse_unnamed(self) -> None:
+        for each in self.injected:
+            if each.kind not in _NAMED:
+                raise ConfigurationError(
+                    f"{self._task}: {each.name} is injected and {each.kind.description}; accepted is a "
+                    "parameter that can be given by name"
+                )
 
     def _bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> inspect.BoundArguments:
         try:
@@ -93,10 +119,3 @@ def _version(parameters: Sequence[inspect.Parameter]) -> str:
         for each in parameters
     ]
     return f"{zlib.crc32(repr(parts).encode()):08x}"
-
-
-def _wants_context(parameter: inspect.Parameter) -> bool:
-    hint = parameter.annotation
-    if isinstance(hint, str):  # written under `from __future__ import annotations`
-        return _CONTEXT_TEXT.fullmatch(hint.strip("'\" ")) is not None
-    return hint is Context or Context in typing.get_args(hint)

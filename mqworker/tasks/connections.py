@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from mqworker.errors import MqworkerError, NotSupported
+from mqworker.errors import InvalidArgument, MqworkerError, NotSupported, StoreUnavailable
+from mqworker.log import get_logger
 from mqworker.model.clock import Clock
+from mqworker.model.keyring import Keyring
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import QueueName
 from mqworker.queues.catalogue import Model, open_queue
@@ -21,18 +25,21 @@ from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.keys import queues_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import WorkQueueSteps
-from mqworker.settings import Settings
+from mqworker.settings import Settings, refuse_embedded
 from mqworker.store.async_store import AsyncStore
-from mqworker.store.embedded.share import ensure_server
+from mqworker.store.embedded.share import ensure_server, find_server
 from mqworker.store.link.address import ServerAddress, parse_address
 from mqworker.store.link.async_connection import open_async_connection
+from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.link.connection import open_connection
 from mqworker.store.link.subscription import Subscription
 from mqworker.store.procedure import Procedure, ResultT
 from mqworker.store.store import Store
 from mqworker.tasks.foreign_queues import ModelSender
+from mqworker.tasks.job import ResultWatch
 from mqworker.tasks.job_steps import JobSteps
-from mqworker.tasks.result_watch import ResultWatch
+from mqworker.tasks.offload.places import Place
+from mqworker.tasks.payloads import Payloads, check_size, payloads_of
 
 if TYPE_CHECKING:
     from mqworker.tasks.tracing.sending import SendTracer
@@ -48,25 +55,37 @@ class Sender:
         settings: Settings,
         async_work: Callable[[], AsyncWorkQueue],
         tracer: SendTracer | None = None,
+        *,
+        payloads: Payloads | None = None,
     ) -> None:
         """`async_work` is the same queue for the event loop that runs there."""
+        self.payloads = payloads
+        """None where payloads are stored as they are."""
         self.tracer = tracer
         """None while tracing is off."""
         self.work = work
-        self.steps = JobSteps(WorkQueueSteps(work.calls, settings.namespace))
+        self.steps = JobSteps(WorkQueueSteps(work.calls, settings.namespace), payloads)
         self.watch = watch
         self.max_message_bytes = settings.max_message_bytes
         self.max_crashes = settings.max_crashes
+        self.is_cluster = isinstance(work.store.connection, ClusterConnection)
         self._async_work = async_work
         self._is_registered = False
         self._calls = work.calls
         self._run = work.store.run
 
+    def check_size(self, task: str, size: int) -> None:
+        """Refuse arguments that are too large, here and where large ones are kept."""
+        check_size(task, size, self.max_message_bytes, self.payloads)
+
     def send(self, message: Message) -> Enqueued:
         """Store one message: the shortest way there is, after the first."""
-        if not self._is_registered:
-            self.register()
-        return self._run(self._calls.enqueue_one(message))
+        try:
+            if not self._is_registered:
+                self.register()
+            return self._run(self._calls.enqueue_one(message))
+        except StoreUnavailable as error:
+            raise whether_stored(error) from error
 
     def register(self) -> None:
         """Make the queue known, for those who store by calls of their own."""
@@ -77,7 +96,10 @@ class Sender:
 
     def send_many(self, messages: Sequence[Message]) -> list[Enqueued]:
         """Store messages, one round trip per thousand."""
-        return self.work.enqueue(*messages)
+        try:
+            return self.work.enqueue(*messages)
+        except StoreUnavailable as error:
+            raise whether_stored(error) from error
 
     def follow(self, procedure: Procedure[ResultT]) -> ResultT:
         """Carry out a procedure of a job."""
@@ -101,10 +123,22 @@ class Connections:
         self._async_queues: WeakKeyDictionary[
             asyncio.AbstractEventLoop, tuple[AsyncStore, dict[QueueName, AsyncWorkQueue]]
         ] = WeakKeyDictionary()
+        self.is_patient = False
+        """In a worker: a task that enqueues sits out an outage: nobody waits in front of a screen."""
+        self.declared_queues: Callable[[], Collection[QueueName]] = tuple
+        """Names that the app has given: to tasks, or by `app.queue`."""
+        self.queues_known_only = False
+        self._noted_queues: set[QueueName] = set()
         self.limit_by_queue: dict[QueueName, int] = {}
+        self.running_by_queue: dict[QueueName, int] = {}
+        """How many messages of a queue run at once, where it says so."""
         self.models: dict[QueueName, Model] = {}
         """Queues of other models than the work queue."""
         self._model_senders: dict[tuple[int, QueueName], ModelSender] = {}
+        self.keyring: Keyring | None = None
+        self.place: Place | None = None
+        """As the app was given them; else the settings say."""
+        self._payloads: dict[int, Payloads | None] = {}
 
     @cached_property
     def tracer(self) -> SendTracer | None:
@@ -114,6 +148,14 @@ class Connections:
         from mqworker.tasks.tracing.sending import SendTracer  # noqa: PLC0415 - only where tracing is on
 
         return SendTracer(creates=self._settings_of().otel_create == "yes")
+
+    @property
+    def payloads(self) -> Payloads | None:
+        """Signs, encrypts or offloads what is sent; None where payloads are stored as they are."""
+        settings = self._settings_of()
+        if id(settings) not in self._payloads:  # a worker lets its app adopt others
+            self._payloads[id(settings)] = payloads_of(settings, self.keyring, self.place)
+        return self._payloads[id(settings)]
 
     @property
     def namespace(self) -> str:
@@ -126,15 +168,16 @@ class Connections:
         with self._lock:
             if self._store is None:
                 settings = self._settings_of()
+                patience = self._patience()
                 connection = open_connection(
                     self._found_address(),
-                    connect_timeout_s=settings.connect_timeout_s,
-                    read_timeout_s=settings.read_timeout_s,
+                    connect_timeout_s=patience.connect_s,
+                    read_timeout_s=patience.read_s,
                     client_name="mqworker",
                 )
                 self._store = Store(
                     connection,
-                    retry_for_ms=_ms(settings.retry_for_s),
+                    retry_for_ms=patience.retry_for_ms,
                     clock=self._clock,
                     bring_up=self._bring_up(settings),
                 )
@@ -160,13 +203,31 @@ class Connections:
             if at not in self._model_senders:
                 opened = open_queue(queue, model, self.store, self.namespace)
                 self._model_senders[at] = ModelSender(
-                    queue, model, opened, self.beside(queue), self._settings_of()
+                    queue, model, opened, self.beside(queue), self._settings_of(), payloads=self.payloads
                 )
             return self._model_senders[at]
 
     def beside(self, queue: QueueName) -> WorkQueue:
         """Where we keep what is said about running tasks, whatever the model of their queue."""
         return WorkQueue(queue, self.store, self._queue_options())
+
+    def note_queue(self, queue: QueueName) -> None:
+        """A call names this queue: one that the app does not know may be a slip, and nobody works on it."""
+        if queue in self._noted_queues:
+            return
+        known = self.declared_queues()
+        if known and queue not in known:
+            close = difflib.get_close_matches(queue, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+            if self.queues_known_only:
+                raise InvalidArgument(
+                    f"queue is {queue!r}, which no task and no app.queue(...) names; {hint} "
+                    "(queues_known_only)"
+                )
+            get_logger(part="producer").warning(
+                "queue_undeclared", queue=queue, problem="no task and no app.queue(...) names it", hint=hint
+            )
+        self._noted_queues.add(queue)
 
     def refuse_other_models(self, queue: QueueName, what: str) -> None:
         """Raise `NotSupported` unless the queue is a work queue."""
@@ -186,6 +247,7 @@ class Connections:
                     self._settings_of(),
                     partial(self.async_queue, queue),
                     self.tracer,
+                    payloads=self.payloads,
                 )
             return self._senders[queue]
 
@@ -228,16 +290,16 @@ class Connections:
             await known[0].close()
 
     def _async_store(self) -> AsyncStore:
-        settings = self._settings_of()
+        settings, patience = self._settings_of(), self._patience()
         connection = open_async_connection(
             self._found_address(),
-            connect_timeout_s=settings.connect_timeout_s,
-            read_timeout_s=settings.read_timeout_s,
+            connect_timeout_s=patience.connect_s,
+            read_timeout_s=patience.read_s,
             client_name="mqworker",
         )
         return AsyncStore(
             connection,
-            retry_for_ms=_ms(settings.retry_for_s),
+            retry_for_ms=patience.retry_for_ms,
             clock=self._clock,
             bring_up=self._bring_up(settings),
         )
@@ -246,15 +308,66 @@ class Connections:
         # The embedded server ends with the last node that shared it; a producer that lives on starts it anew.
         return None if settings.redis_url is not None else partial(ensure_server, settings.data_dir)
 
+    def _patience(self) -> Patience:
+        settings = self._settings_of()
+        if self.is_patient:
+            return Patience(settings.connect_timeout_s, settings.read_timeout_s, _ms(settings.retry_for_s))
+        # One connection that is not answered must leave time for another try.
+        limit_s = settings.send_timeout_s
+        return Patience(
+            min(settings.connect_timeout_s, limit_s / 3),
+            min(settings.read_timeout_s, limit_s),
+            min(_ms(settings.retry_for_s), _ms(limit_s)),
+        )
+
     def _found_address(self) -> ServerAddress:
         if self._address is None:
             settings = self._settings_of()
-            self._address = parse_address(settings.redis_url or ensure_server(settings.data_dir))
+            self._address = parse_address(settings.redis_url or self._embedded_server(settings))
         return self._address
+
+    def _embedded_server(self, settings: Settings) -> str:
+        refuse_embedded(settings)
+        if find_server(settings.data_dir) is None:
+            get_logger(part="producer").warning(
+                "embedded_server_started",
+                data_dir=str(settings.data_dir.absolute()),
+                problem="no Redis is configured, so this process starts a server of its own; a node that "
+                "runs elsewhere, or in another directory, never sees what is enqueued here",
+                to_do="set MQWORKER_REDIS_URL; MQWORKER_EMBEDDED=never makes this an error",
+            )
+        return ensure_server(settings.data_dir)
 
     def _queue_options(self) -> WorkQueueOptions:
         settings = self._settings_of()
         return WorkQueueOptions(settings.namespace, settings.events_kept, _ms(settings.dedup_window_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a connection waits for what."""
+
+    connect_s: float
+    read_s: float
+    retry_for_ms: int
+
+
+async def send_async(queue: AsyncWorkQueue, *messages: Message) -> list[Enqueued]:
+    """Store messages from an event loop."""
+    try:
+        return await queue.enqueue(*messages)
+    except StoreUnavailable as error:
+        raise whether_stored(error) from error
+
+
+def whether_stored(error: StoreUnavailable) -> StoreUnavailable:
+    """The same, and whether the call is stored."""
+    said = (
+        "it is not known whether the call was stored: with using(id=...) it can be sent again"
+        if error.maybe_executed
+        else "nothing was stored"
+    )
+    return StoreUnavailable(f"{error}; {said}", maybe_executed=error.maybe_executed)
 
 
 def _ms(seconds: float) -> int:

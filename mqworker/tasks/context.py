@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import Any, Protocol
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
-from mqworker.errors import InvalidArgument, LeaseLost, TaskCancelled
+from mqworker.errors import InvalidArgument, LeaseLost, RateLimited, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call
@@ -14,10 +17,52 @@ from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.trace_context import TraceContext
 
 NO_HEADERS: Mapping[str, str] = {}
+Seconds: TypeAlias = "float | timedelta"
+
+
+class LimitLink(Protocol):
+    """The server as it hears of limits from a running task."""
+
+    def close(self, queue: str, delivery: Delivery, key: str | None, seconds: object, why: str) -> int:
+        """Let nothing of that key start for so long."""
+
+    def close_own(self, queue: str, delivery: Delivery, key: str | None, seconds: float, why: str) -> bool:
+        """The same for the key that the call is about; False when the task has no limits."""
+
+    def spent(self, queue: str, delivery: Delivery, amount: object, of: str | None) -> bool:
+        """Keep what the call cost in truth."""
+
+
+class State:
+    """What an app keeps open in a process: attributes that its lifespan yields, or that anybody sets."""
+
+    # Any: the application's own objects.
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - see above
+        """Called where there is no such attribute."""
+        known = ", ".join(sorted(vars(self))) or "nothing: no lifespan has yielded anything in this process"
+        raise AttributeError(f"the state of the app has no {name}; it holds {known}")
+
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - see above
+        """Any name."""
+        object.__setattr__(self, name, value)
 
 
 class TaskLink(Protocol):
     """The server as a running task sees it: stores progress, knows of cancellations and lost leases."""
+
+    @property
+    def state(self) -> State:
+        """What the app keeps open in this process."""
+
+    @property
+    def limits(self) -> LimitLink | None:
+        """What it may say about its limits; None where it may not."""
+
+    def start(self, queue: str, delivery: Delivery) -> bool:
+        """Acknowledge what runs at most once, at its start; False if it is not ours, and must not begin."""
+
+    async def astart(self, queue: str, delivery: Delivery) -> bool:
+        """The same on an event loop."""
 
     def report_progress(self, queue: str, delivery: Delivery, done: float, total: float | None) -> None:
         """Keep how far the delivery has come, for whoever asks; on an event loop, without waiting."""
@@ -50,6 +95,7 @@ class Context:
         "_link",
         "_waits",
         "headers",
+        "is_closing",
         "is_stop_requested",
         "queue",
     )
@@ -72,6 +118,14 @@ class Context:
         self._waits: dict[tuple[str, str], int] | None = None
         self.queue = queue
         self.headers = headers
+
+    is_closing: bool
+    """Set when a run begins to clean up: from then on a cancellation does not interrupt it."""
+
+    @property
+    def state(self) -> State:
+        """What the app keeps open in this process: what its lifespan yields, as attributes."""
+        return _NO_STATE if self._link is None else self._link.state
 
     @property
     def id(self) -> MessageId:
@@ -190,6 +244,40 @@ class Context:
         if self._link is not None:
             await self._link.areport_progress(self.queue, self._delivery, done, total)
 
+    def close(self, key: str | None, *, for_: Seconds, why: str = "") -> None:
+        """Start no call of this key anywhere for so long: `ctx.close("{tenant}", for_=30)`.
+
+        `key` is one that a limit of the task has (max_running, rate, breaker), None for its limits without
+        one. What was on its way to a worker may still start, within `permit_s`. Waits for the server;
+        `aclose` does not block the event loop.
+        """
+        if self._link is not None and self._link.limits is not None:
+            self._link.limits.close(self.queue, self._delivery, key, for_, why or f"closed by {self.id}")
+
+    async def aclose(self, key: str | None, *, for_: Seconds, why: str = "") -> None:
+        """`close` for async tasks."""
+        await asyncio.to_thread(partial(self.close, key, for_=for_, why=why))
+
+    def close_for_retry(self, error: RateLimited) -> bool:
+        """Close what `RateLimited` is about; False when the task has no limits. For the worker."""
+        limits = None if self._link is None else self._link.limits
+        if limits is None:
+            return False
+        return limits.close_own(self.queue, self._delivery, error.key, error.retry_after, str(error))
+
+    def spent(self, amount: float, *, of: str | None = None) -> None:
+        """Say what this call cost in truth, of a `Rate(..., cost="{tokens}")`; the rate is corrected.
+
+        `of="{tokens}"` where the task has rates with different costs. Waits for the server; `aspent` does
+        not block the event loop.
+        """
+        if self._link is not None and self._link.limits is not None:
+            self._link.limits.spent(self.queue, self._delivery, amount, of)
+
+    async def aspent(self, amount: float, *, of: str | None = None) -> None:
+        """`spent` for async tasks."""
+        await asyncio.to_thread(partial(self.spent, amount, of=of))
+
     def stop_if_cancelled(self) -> None:
         """Raise `TaskCancelled` when somebody asked this job to stop, `LeaseLost` when somebody else has it.
 
@@ -232,6 +320,7 @@ class Context:
             raise TaskCancelled(f"{self.task} {self.id} was cancelled while it ran")
 
 
+_NO_STATE = State()
 current: ContextVar[Context | None] = ContextVar("mqworker_context", default=None)
 current_trace: ContextVar[TraceContext | None] = ContextVar("mqworker_trace", default=None)
 """The span of the run, where it is recorded."""
@@ -259,10 +348,56 @@ def trace_facts() -> dict[str, str]:
     return {} if trace is None else {"trace_id": f"{trace.trace_id:032x}", "span_id": f"{trace.span_id:016x}"}
 
 
-def local_context(task: TaskName) -> Context:
+def local_context(task: TaskName, state: State | None = None) -> Context:
     """For a task that is called like a function: nothing was delivered, and reports go nowhere."""
     delivery = Delivery(fence=0, id=MessageId("local"), task=task, body=b"", enqueued_at_ms=0)
-    return Context(delivery, "local")
+    return Context(delivery, "local", link=_LocalLink(state or State()))
+
+
+class _LocalLink:
+    """For a task without a delivery: nobody hears of it, and nobody else has it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.limits: LimitLink | None = None
+
+    def start(self, queue: str, delivery: Delivery) -> bool:
+        """Always."""
+        del queue, delivery
+        return True
+
+    async def astart(self, queue: str, delivery: Delivery) -> bool:
+        """Always."""
+        del queue, delivery
+        return True
+
+    def report_progress(self, queue: str, delivery: Delivery, done: float, total: float | None) -> None:
+        """To nobody."""
+
+    async def areport_progress(
+        self, queue: str, delivery: Delivery, done: float, total: float | None
+    ) -> None:
+        """The same."""
+
+    def is_cancelled(self, queue: str, delivery: Delivery) -> bool:
+        """Never."""
+        del queue, delivery
+        return False
+
+    async def ais_cancelled(self, queue: str, delivery: Delivery) -> bool:
+        """Never."""
+        del queue, delivery
+        return False
+
+    def is_mine(self, queue: str, delivery: Delivery) -> bool:
+        """Always."""
+        del queue, delivery
+        return True
+
+    async def ais_mine(self, queue: str, delivery: Delivery) -> bool:
+        """Always."""
+        del queue, delivery
+        return True
 
 
 def _check_progress(done: float, total: float | None) -> None:

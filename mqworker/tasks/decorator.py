@@ -1,7 +1,8 @@
 """`@app.task` and `@task`: registers a function, bare or with options, and keeps its types.
 
 A first parameter `ctx: Context` is filled in by the worker and vanishes from the type of calls. Elsewhere in
-the signature it works too, but a type checker then wants it in calls unless it has a default.
+the signature it works too, but a type checker then wants it in calls unless it has a default. The same goes
+for what is injected: `= Depends(...)` is such a default.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mqworker.errors import ConfigurationError, InvalidArgument
+from mqworker.model.breaker import Breaker
 from mqworker.model.fair import Fair
 from mqworker.model.rate import Rate, argument_names
 from mqworker.model.retry_policy import Retry
+from mqworker.model.running import MaxRunningOption
 from mqworker.model.unique import Unique
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import Context
 from mqworker.tasks.foreign_queues import check_task
 from mqworker.tasks.hooks import Hooks
+from mqworker.tasks.injection import Injection
 from mqworker.tasks.options import DeliveryGuarantee, Seconds, TaskOptions, task_options
 from mqworker.tasks.registry import Registry, TaskDefinition
 from mqworker.tasks.task import AsyncTask, Task
@@ -39,6 +43,10 @@ class TaskHome(Protocol):
     @property
     def hooks(self) -> Hooks:
         """What runs around them."""
+
+    @property
+    def injection(self) -> Injection:
+        """Who provides what they ask for."""
 
     @property
     def connections(self) -> Connections:
@@ -67,11 +75,12 @@ class Registration:
     def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
         """Register the function."""
         home = self._home()
-        definition = TaskDefinition(self._name or name_of(function), function, self._options)
+        definition = TaskDefinition(self._name or name_of(function), function, self._options, home.injection)
         _check_templates(definition)
         model = home.connections.models.get(definition.options.queue)
         if model is not None:
             check_task(definition.name, definition.options, model)
+        _check_shared(definition, home.registry)
         home.registry.add(definition)
         kind = AsyncTask if definition.is_async else Task
         return kind(definition, home.connections, home.hooks)
@@ -112,6 +121,8 @@ class TaskDecorator:
         max_losses: int | None = ...,
         fair_by: Fair | str | None = None,
         tags: Iterable[str] = (),
+        max_running: MaxRunningOption | None = None,
+        breaker: Breaker | None = None,
     ) -> Registration: ...
     # Any: the overloads say what goes in and what comes out.
     def __call__(
@@ -155,6 +166,7 @@ def _main_name() -> str:
 def _check_templates(definition: TaskDefinition) -> None:
     """Keys must name parameters: an error now is better than one at the first call."""
     templates = definition.options.limited_keys
+    templates += [each.cost for each in definition.options.rates if each.cost is not None]
     unique = definition.options.unique
     if unique is not None and unique.key is not None:
         templates.append(unique.key)
@@ -165,6 +177,21 @@ def _check_templates(definition: TaskDefinition) -> None:
                 f"{definition.name}: the key {template!r} names {', '.join(sorted(unknown))}; "
                 f"accepted are its parameters {', '.join(definition.binding.parameters) or '(none)'}"
             )
+
+
+def _check_shared(definition: TaskDefinition, registry: Registry) -> None:
+    """A limit that several tasks share has one number."""
+    own: dict[tuple[str | None, str | None], int] = {
+        (each.name, each.key): each.count for each in definition.options.running if each.name is not None
+    }
+    for other in registry:
+        for each in other.options.running:
+            count = own.get((each.name, each.key), each.count)
+            if count != each.count and other.name != definition.name:
+                raise ConfigurationError(
+                    f"max_running of the name {each.name} is {count} in {definition.name} and {each.count} "
+                    f"in {other.name}; accepted is one number for one name"
+                )
 
 
 TaskT = TypeVar("TaskT", bound="Task[..., Any]")

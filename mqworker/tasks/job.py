@@ -1,28 +1,60 @@
-"""Job: the handle of one message. Look at it, wait for it, cancel it, put it back in line."""
+"""Job: the handle of one message. Look at it, wait for it, cancel it, put it back in line.
+
+`ResultWatch` waits for the jobs of one queue: one thread and one subscription for everybody in this process.
+The channel `done` tells of ends at once. It may lose a message, so what is awaited is also asked for slowly;
+and what left no result behind is looked for in the queue, more and more rarely. The thread ends when nobody
+waits any more. Waiters get futures, which threads and event loops can both await.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import Generic, TypeVar, cast
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from mqworker.errors import ResultTimeout, StillRunning
-from mqworker.model.clock import SystemClock
+from mqworker.errors import MqworkerError, ResultTimeout, StillRunning, StoreUnavailable
+from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.names import MessageId, QueueName
-from mqworker.queues.work.steps import WorkQueueSteps
-from mqworker.tasks.connections import Sender
+from mqworker.queues.work.queue import WorkQueue
+from mqworker.store.link.subscription import RESUBSCRIBED, Subscription
 from mqworker.tasks.context import current_context
-from mqworker.tasks.foreign_queues import ModelSender
-from mqworker.tasks.job_steps import Cancelling, JobSteps
-from mqworker.tasks.outcome import Cancelled, JobStatus, Outcome, value_of
+from mqworker.tasks.job_steps import Cancelling
+from mqworker.tasks.outcome import (
+    Cancelled,
+    Expired,
+    JobStatus,
+    NotKept,
+    Outcome,
+    Succeeded,
+    decode_outcome,
+    value_of,
+)
+from mqworker.tasks.payloads import opened_result
 from mqworker.tasks.registry import TaskDefinition
 from mqworker.tasks.running.progress import Progress
+
+if TYPE_CHECKING:
+    from mqworker.tasks.connections import Sender
 
 R = TypeVar("R")
 
 CANCEL_TIMEOUT_S = 5.0
 _ASK_AGAIN_S = 1.0
 """The wish to cancel travels as a wake-up, which may be lost: so it is told again."""
+POLL_MS = 1_000
+POLL_WITHOUT_CHANNEL_MS = 50
+IDLE_MS = 5_000
+FIRST_SEARCH_MS = 2_000
+LONGEST_SEARCH_PAUSE_MS = 30_000
+BATCH = 1_000
+CLOSE_S = 2.0
 
 
 class Job(Generic[R]):
@@ -132,7 +164,7 @@ class Job(Generic[R]):
         return state is Cancelling.CANCELLED
 
     def retry(self) -> bool:
-        """Put a failed job back in line, its counts beginning anew; False when it is no dead letter."""
+        """Put a failed job back in line, its counts beginning anew; False when it is not a dead letter."""
         self._outcome = None
         return self._sender.follow(self._sender.steps.retry(self.id))
 
@@ -174,7 +206,12 @@ class Job(Generic[R]):
     def _value(self, outcome: Outcome) -> R:
         rebuild = None if self._definition is None else self._definition.rebuild_result
         # The task's annotation says what it returns; the bytes cannot.
-        return cast("R", value_of(self.id, outcome, rebuild))
+        return cast("R", value_of(self.id, self._opened(outcome), rebuild))
+
+    def _opened(self, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Succeeded):
+            return outcome
+        return Succeeded(opened_result(self._sender.payloads, self.queue, self.id, outcome.result))
 
     def _is_cancelled_by_itself(self) -> bool:
         """Whether it is the task that runs here: it knows now, and must not wait for its own end."""
@@ -198,66 +235,185 @@ def _next_look_s(left_s: float) -> float:
     return max(0.0, min(left_s, _ASK_AGAIN_S))
 
 
-class ModelJob(Job[R]):
-    """One message, by the id that its queue gave it. Results are not kept: waiting for one is refused."""
+@dataclass(slots=True)
+class _Awaited:
+    """One message and all who wait for it; when it is next looked for in the queue."""
 
-    __slots__ = ("_model_sender",)
+    search_at_ms: int
+    pause_ms: int = FIRST_SEARCH_MS
+    futures: list[Future[Outcome]] = field(default_factory=list)
 
-    # Not the constructor of Job: that wants the sender of a work queue.
-    def __init__(self, message: MessageId, sender: ModelSender, *, is_new: bool | None) -> None:
-        self.id = message
-        self.is_new = is_new
-        self._outcome = None
-        self._definition = None
-        self._model_sender = sender
 
-    @property
-    def queue(self) -> QueueName:
-        """The queue it was put in."""
-        return self._model_sender.name
+class ResultWatch:
+    """Futures of outcomes, for all threads of this process; a forked child starts anew."""
 
-    def status(self) -> JobStatus:
-        """Where it is now. RSMQ deletes what is done, and then it is unknown; gq remembers for a day."""
-        return self._model_sender.status(self.id)
+    def __init__(self, queue: WorkQueue, clock: Clock) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+        self._start_anew()
 
-    async def astatus(self) -> JobStatus:
-        """`status` for asyncio."""
-        return await asyncio.to_thread(self.status)
+    def watch(self, message: MessageId, *, is_fresh: bool) -> Future[Outcome]:
+        """The outcome to come. One enqueued by this process is not looked for in the queue at first."""
+        if self._pid != os.getpid():
+            self._start_anew()
+        future: Future[Outcome] = Future()
+        search_at_ms = self._clock.monotonic_ms() + (FIRST_SEARCH_MS if is_fresh else 0)
+        with self._lock:
+            self._awaited.setdefault(message, _Awaited(search_at_ms)).futures.append(future)
+            self._new.append(message)
+            if self._thread is None:
+                self._start_thread()
+            self._poke()
+        return future
 
-    def result(self, timeout: float | None = None) -> R:
-        """Refused with `NotSupported`: the model keeps no results."""
-        raise self._model_sender.refusal(f"result(timeout={timeout})")
+    def close(self) -> None:
+        """Stop waiting; whoever still does is told so."""
+        with self._lock:
+            thread, self._is_closing = self._thread, True
+            if thread is None or self._pid != os.getpid():
+                return
+            self._poke()
+        thread.join(CLOSE_S)
 
-    async def aresult(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the same as `result`
-        """Refused with `NotSupported`: the model keeps no results."""
-        return self.result(timeout)
+    def _start_anew(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._awaited: dict[MessageId, _Awaited] = {}
+        self._new: list[MessageId] = []
+        self._thread = None
+        self._is_closing = False
 
-    def begin_wait(self) -> Future[Outcome]:
-        """Refused with `NotSupported`: the model tells nobody when a message ends."""
-        raise self._model_sender.refusal("waiting for a job")
+    def _start_thread(self) -> None:
+        for inherited in (getattr(self, "_ear", None), getattr(self, "_mouth", None)):
+            if inherited is not None:
+                inherited.close()  # of the parent of a fork, which has its own
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.settimeout(0)
+        self._mouth.settimeout(0)
+        self._thread = threading.Thread(target=self._serve, name="mqworker-results", daemon=True)
+        self._thread.start()
 
-    def cancel(self, *, kill: bool = False, timeout: float = 0) -> bool:  # noqa: ARG002 - as `Job.cancel`
-        """Refused with `NotSupported`: the model has no way to take a message out."""
-        raise self._model_sender.refusal("cancel")
+    def _poke(self) -> None:
+        with suppress(BlockingIOError):  # it is full of pokes already
+            self._mouth.send(b"!")
 
-    async def acancel(self, *, kill: bool = False, timeout: float = 0) -> bool:  # noqa: ASYNC109
-        """Refused with `NotSupported`: the model has no way to take a message out."""
-        return self.cancel(kill=kill, timeout=timeout)
+    def _serve(self) -> None:
+        subscription = self._subscribe()
+        poll_ms = POLL_MS if subscription else POLL_WITHOUT_CHANNEL_MS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ear, selectors.EVENT_READ)
+            if subscription:
+                selector.register(subscription, selectors.EVENT_READ)
+            idle_since_ms = polled_at_ms = self._clock.monotonic_ms()
+            while True:
+                now_ms = self._clock.monotonic_ms()
+                idle_since_ms = now_ms if self._awaited else idle_since_ms
+                if self._is_closing:
+                    self._give_up(StoreUnavailable("the app was closed while somebody waited for a result"))
+                if (self._is_closing or now_ms - idle_since_ms >= IDLE_MS) and self._retire():
+                    break
+                self._guarded_turn(subscription, is_poll_due=now_ms - polled_at_ms >= poll_ms)
+                polled_at_ms = now_ms if now_ms - polled_at_ms >= poll_ms else polled_at_ms
+                selector.select(poll_ms / 1000)
+        if subscription:
+            subscription.close()
 
-    def retry(self) -> bool:
-        """Put a failed job back in line; False when it is no dead letter. On gq: `NotSupported`."""
-        return self._model_sender.retry(self.id)
+    def _subscribe(self) -> Subscription | None:
+        try:
+            return self._queue.store.connection.subscribe([self._queue.calls.keys.done])
+        except MqworkerError:
+            return None  # no permission for channels, or no server: asking still works, or says what is wrong
 
-    async def aretry(self) -> bool:
-        """`retry` for asyncio."""
-        return await asyncio.to_thread(self.retry)
+    def _retire(self) -> bool:
+        with self._lock:
+            if self._awaited:
+                return False
+            self._thread, self._is_closing = None, False
+            self._ear.close()
+            self._mouth.close()
+            return True
 
-    def progress(self) -> Progress | None:
-        """What the task last said about how far it has come; None when it said nothing."""
-        beside = self._model_sender.beside
-        steps = JobSteps(WorkQueueSteps(beside.calls, beside.calls.keys.prefix.partition(":{")[0]))
-        return beside.store.follow(steps.progress(self.id))
+    def _guarded_turn(self, subscription: Subscription | None, *, is_poll_due: bool) -> None:
+        try:
+            self._take_turn(subscription, is_poll_due=is_poll_due)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            self._give_up(error)
 
-    async def aprogress(self) -> Progress | None:
-        """`progress` for asyncio."""
-        return await asyncio.to_thread(self.progress)
+    def _give_up(self, error: Exception) -> None:
+        with self._lock:
+            given_up, self._awaited = self._awaited, {}
+        for awaited in given_up.values():
+            _give(awaited.futures, error)
+
+    def _take_turn(self, subscription: Subscription | None, *, is_poll_due: bool) -> None:
+        with self._lock:
+            new, self._new = self._new, []
+        self._drain_pokes()
+        self._check(new)
+        if subscription:
+            while arrived := subscription.get(0):
+                is_poll_due = is_poll_due or arrived == RESUBSCRIBED
+                self._check(
+                    [MessageId(each) for each in arrived[1].decode(errors="replace").split()], have_ended=True
+                )
+        if is_poll_due:
+            self._drop_abandoned()
+            self._check(list(self._awaited))
+
+    def _drain_pokes(self) -> None:
+        with suppress(BlockingIOError):
+            while self._ear.recv(4096):
+                pass
+
+    def _check(self, messages: Sequence[MessageId], *, have_ended: bool = False) -> None:
+        known = [message for message in dict.fromkeys(messages) if message in self._awaited]
+        for start in range(0, len(known), BATCH):
+            batch = known[start : start + BATCH]
+            replies = self._queue.store.run(self._queue.calls.wait(batch))
+            for message, reply in zip(batch, replies, strict=True):
+                if reply is not None:
+                    self._resolve(message, decode_outcome(message, reply))
+                elif have_ended or self._is_search_due(message):
+                    self._search(message)
+
+    def _is_search_due(self, message: MessageId) -> bool:
+        awaited, now_ms = self._awaited[message], self._clock.monotonic_ms()
+        if now_ms < awaited.search_at_ms:
+            return False
+        awaited.search_at_ms = now_ms + awaited.pause_ms
+        awaited.pause_ms = min(LONGEST_SEARCH_PAUSE_MS, 2 * awaited.pause_ms)
+        return True
+
+    def _search(self, message: MessageId) -> None:
+        """Find out whether a message that has no outcome exists at all."""
+        # Twice: between two looks of one search it may have changed hands.
+        states = [self._queue.find(message).state for _ in range(2)]
+        if "expired" in states:
+            self._resolve(message, Expired())
+        elif states == ["absent", "absent"]:
+            reply = self._queue.store.run(self._queue.calls.wait([message]))[0]
+            self._resolve(message, NotKept() if reply is None else decode_outcome(message, reply))
+
+    def _resolve(self, message: MessageId, outcome: Outcome) -> None:
+        with self._lock:
+            awaited = self._awaited.pop(message, None)
+        if awaited is not None:
+            _give(awaited.futures, outcome)
+
+    def _drop_abandoned(self) -> None:
+        """Those whose waiters all gave up are waited for no longer."""
+        with self._lock:
+            for message, awaited in list(self._awaited.items()):
+                if all(future.cancelled() for future in awaited.futures):
+                    del self._awaited[message]
+
+
+def _give(futures: Iterable[Future[Outcome]], outcome: Outcome | Exception) -> None:
+    for future in futures:
+        if not future.set_running_or_notify_cancel():
+            continue  # its waiter gave up
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

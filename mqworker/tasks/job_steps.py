@@ -5,14 +5,16 @@ from __future__ import annotations
 from enum import Enum
 
 from mqworker.model.names import MessageId
-from mqworker.queues.work.steps import WorkQueueSteps
+from mqworker.queues.work.steps import WAITING, WorkQueueSteps
 from mqworker.store.procedure import Commands, Procedure
 from mqworker.tasks.outcome import JobStatus, Outcome, decode_outcome
+from mqworker.tasks.payloads import Payloads
 from mqworker.tasks.running.progress import Progress, decode_progress, progress_key
 
 _STATUS_BY_STATE = {
     "ready": JobStatus.WAITING,
     "delayed": JobStatus.DELAYED,
+    "limited": JobStatus.LIMITED,
     "leased": JobStatus.RUNNING,
     "delivered": JobStatus.RUNNING,
     "succeeded": JobStatus.SUCCEEDED,
@@ -35,8 +37,9 @@ class Cancelling(Enum):
 class JobSteps:
     """The procedures of all jobs of one queue; pure, as long as nobody follows them."""
 
-    def __init__(self, queue: WorkQueueSteps) -> None:
+    def __init__(self, queue: WorkQueueSteps, payloads: Payloads | None = None) -> None:
         self._queue = queue
+        self._payloads = payloads
 
     def status(self, message: MessageId) -> Procedure[JobStatus]:
         """Where it is now."""
@@ -56,14 +59,14 @@ class JobSteps:
                 if state in {"leased", "cancelled"}:
                     return Cancelling.ASKED if state == "leased" else Cancelling.CANCELLED
                 continue
-            if found.state not in {"ready", "delayed"}:
+            if found.state not in WAITING:
                 return Cancelling.ENDED
             if (yield from self._queue.cancel(message)):
                 return Cancelling.CANCELLED
         return Cancelling.ASKED  # it goes from one to the next too quickly; ask once more
 
     def retry(self, message: MessageId) -> Procedure[bool]:
-        """Put it back in line; False when it is no dead letter."""
+        """Put it back in line; False when it is not a dead letter."""
         revived = yield from self._queue.revive([message])
         return revived == [message]
 
@@ -71,7 +74,9 @@ class JobSteps:
         """What its task last said."""
         keys = self._queue.calls.keys
         text = (yield Commands((("GET", progress_key(keys, message)),), keys.meta))[0]
-        return decode_progress(text) if isinstance(text, bytes) else None
+        if not isinstance(text, bytes):
+            return None
+        return decode_progress(text, keys.queue, message, self._payloads)
 
     def outcome(self, message: MessageId) -> Procedure[Outcome | None]:
         """How it ended; None when it has not."""

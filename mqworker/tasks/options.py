@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from mqworker.errors import InvalidArgument
+from mqworker.model.breaker import Breaker
 from mqworker.model.envelope import CallOptions
 from mqworker.model.fair import Fair
 from mqworker.model.instant import After, At, Instant
@@ -26,6 +27,7 @@ from mqworker.model.names import (
 )
 from mqworker.model.rate import Rate
 from mqworker.model.retry_policy import NO_RETRY, USUAL_POLICY, Retry
+from mqworker.model.running import MaxRunning, MaxRunningOption, max_running_option
 from mqworker.model.unique import Unique
 
 DEFAULT_QUEUE = QueueName("default")
@@ -56,16 +58,20 @@ class TaskOptions:
     max_losses: int | None = AS_SET
     fair: Fair | None = None
     tags: tuple[str, ...] = ()
+    running: tuple[MaxRunning, ...] = ()
+    breaker: Breaker | None = None
 
     @property
     def is_limited(self) -> bool:
         """Whether its messages wait for a permit, or for the turn of their tenant."""
-        return bool(self.rates) or self.fair is not None
+        return bool(self.rates or self.running or self.breaker) or self.fair is not None
 
     @property
     def limited_keys(self) -> list[str]:
         """Templates of arguments on which it depends for which limits a message waits."""
-        keys = [rate.key for rate in self.rates if rate.key is not None]
+        keyed: list[Rate | MaxRunning | Breaker] = [*self.rates, *self.running]
+        keyed += [] if self.breaker is None else [self.breaker]
+        keys = [each.key for each in keyed if each.key is not None]
         return keys if self.fair is None else [*keys, self.fair.key]
 
 
@@ -85,6 +91,8 @@ def task_options(
     max_losses: int | None = AS_SET,
     fair_by: Fair | str | None = None,
     tags: Iterable[str] = (),
+    max_running: MaxRunningOption | None = None,
+    breaker: Breaker | None = None,
 ) -> TaskOptions:
     """Options as users write them, in seconds, as a checked value.
 
@@ -94,10 +102,21 @@ def task_options(
     message may be lost with its node before it runs alone, and is given up if that takes the node with it,
     too. `tags` are words to find its calls by. `fair_by="{tenant}"` lets tenants take turns in a queue,
     however many calls one of them has waiting; such tasks have a queue of their own, without others in it.
+    `max_running=4` lets so many calls run at once, over all nodes; `max_running={"{tenant}": 2}` so many of
+    each tenant; `max_running=[4, {"{tenant}": 2}]` both. `breaker=Breaker("{tenant}")` closes a tenant whose
+    calls fail, for a while.
     """
     if delivery not in ("at_least_once", "at_most_once"):
         raise InvalidArgument(
             f'delivery is {shown(delivery)}; accepted are "at_least_once" and "at_most_once"'
+        )
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise InvalidArgument(f"breaker is {shown(breaker)}; accepted is Breaker(...)")
+    running = max_running_option(max_running)
+    if (running or breaker) and delivery == "at_most_once":
+        raise InvalidArgument(
+            'max_running or breaker is given with delivery="at_most_once"; accepted is "at_least_once" with '
+            "it: what is acknowledged before it runs is held by nobody, and could not be counted"
         )
     timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
     if max_crashes not in (None, AS_SET):
@@ -119,6 +138,8 @@ def task_options(
         max_losses=max_losses,
         fair=_fair(fair_by),
         tags=tag_names(tags),
+        running=running,
+        breaker=breaker,
     )
 
 

@@ -61,7 +61,7 @@ class Producer:
         sender = self._connections.sender(task.plan.queue)
         tracer, queue = sender.tracer, task.plan.queue
         headers = None if tracer is None else tracer.created(queue, task.name)
-        message = task.message(args, kwargs, sender, headers=headers)
+        message = task.wrapped_message(args, kwargs, sender, headers)
         with self._lock:
             self._refuse_when_stuck(task.plan.queue)
             buffer = self._buffers.setdefault(task.plan.queue, deque())

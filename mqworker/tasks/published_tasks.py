@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from mqworker.errors import InvalidArgument, InvalidMessage, NotSupported, UnknownTask
+from mqworker.model.breaker import Breaker
 from mqworker.model.fair import Fair
 from mqworker.model.names import queue_name, shown, task_name
 from mqworker.model.rate import Rate
+from mqworker.model.running import MaxRunning
 from mqworker.model.strict_json import JsonLimits, read_json
 from mqworker.model.unique import Unique
 from mqworker.queues.work.keys import tasks_key
@@ -81,7 +83,9 @@ class PublishedTask:
     # Any: as they stand in JSON; for whoever shows them.
     parameters: tuple[dict[str, Any], ...]
     model: str | None = None
-    """What its queue is, where it is no work queue."""
+    """What its queue is, where it is not a work queue."""
+    queue_running: int | None = None
+    """How many messages of its queue run at once, where that is limited."""
 
     @property
     def name(self) -> str:
@@ -179,7 +183,11 @@ def _fields(task: TaskDefinition, app: TaskSource) -> dict[str, Any]:
         "max_crashes": options.max_crashes,
         "result_ttl_ms": options.result_ttl_ms,
         "unique": None if options.unique is None else asdict(options.unique),
-        "rates": [[each.count, each.period_ms, each.burst, each.key] for each in options.rates] or None,
+        "rates": [[each.count, each.period_ms, each.burst, each.key, each.cost] for each in options.rates]
+        or None,
+        "running": [[each.count, each.key, each.name] for each in options.running] or None,
+        "breaker": None if options.breaker is None else asdict(options.breaker),
+        "queue_running": app.connections.running_by_queue.get(options.queue),
         "fair": None if options.fair is None else [options.fair.key, dict(options.fair.weights)],
         "model": None if model is None else model.title,
     }
@@ -221,6 +229,8 @@ def _task(app: str, fields: Mapping[str, Any]) -> PublishedTask:
     options = TaskOptions(
         queue=queue_name(fields["queue"]),
         rates=tuple(_rate(*each) for each in fields.get("rates", ())),
+        running=tuple(MaxRunning(*each) for each in fields.get("running", ())),
+        breaker=None if fields.get("breaker") is None else Breaker(**fields["breaker"]),
         deadline_ms=fields.get("deadline_ms"),
         unique=None if unique is None else Unique(**unique),
         priority=int(fields.get("priority", 0)),
@@ -230,12 +240,14 @@ def _task(app: str, fields: Mapping[str, Any]) -> PublishedTask:
     )
     parameters = tuple(dict(each) for each in fields["parameters"])
     definition = TaskDefinition(fields["name"], _stand_in(fields["name"], parameters), options)
-    return PublishedTask(app, definition, parameters, fields.get("model"))
+    most = fields.get("queue_running")
+    queue_running = None if most is None else MaxRunning(most).count
+    return PublishedTask(app, definition, parameters, fields.get("model"), queue_running)
 
 
-def _rate(count: int, period_ms: int, burst: int, key: str | None) -> Rate:
+def _rate(count: int, period_ms: int, burst: int, key: str | None, cost: str | None = None) -> Rate:
     seconds = period_ms // 1000
-    return Rate(f"{count}/{seconds}s", key=key, burst=burst)
+    return Rate(f"{count}/{seconds}s", key=key, burst=burst, cost=cost)
 
 
 def _stand_in(name: str, parameters: Sequence[Mapping[str, Any]]) -> Callable[..., Any]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from mqworker.errors import ConfigurationError, UnknownTask
+from mqworker.errors import ConfigurationError, InvalidMessage, UnknownTask
 from mqworker.model.annotation import Rebuild, hints_of, rebuild_by_parameter, rebuild_for
 from mqworker.model.names import QueueName, TaskName, task_name
 from mqworker.tasks.binding import Binding
+from mqworker.tasks.injection import Dependency, Injection
 from mqworker.tasks.options import DeliveryGuarantee, TaskOptions
 
 
@@ -18,7 +19,15 @@ class TaskDefinition:
     """A registered function with everything that can be worked out once."""
 
     # Any: the function's own types are kept by `Task`, which wraps this.
-    def __init__(self, name: str, function: Callable[..., Any], options: TaskOptions) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: TaskOptions,
+        injection: Injection | None = None,
+    ) -> None:
+        """`injection` is that of the app whose task it is."""
+        self.injection = injection or Injection()
         self.name: TaskName = task_name(name)
         self.function = function
         self.options = options
@@ -34,17 +43,28 @@ class TaskDefinition:
         return rebuild_by_parameter({n: h for n, h in hints_of(self.function).items() if n in wanted})
 
     @cached_property
+    def dependencies(self) -> dict[str, Dependency]:
+        """What is injected, by parameter. Raises `ConfigurationError` for what nobody defines."""
+        return self.binding.dependencies()
+
+    @cached_property
     def rebuild_result(self) -> Rebuild | None:
         """How a stored result becomes what the function is annotated to return."""
         return rebuild_for(hints_of(self.function).get("return"))
 
-    def rebuild(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """Rebuild arguments in place; raises `InvalidMessage` when one does not fit."""
+    def rebuild(self, args: list[Any], kwargs: dict[str, Any], *, first: int = 0) -> None:
+        """Rebuild arguments in place, from `first` on; raises `InvalidMessage` for what does not fit."""
         for position, name in enumerate(self.binding.parameters[: len(args)]):
-            if name in self.rebuilds:
-                args[position] = self.rebuilds[name](args[position])
+            if name in self.rebuilds and position >= first:
+                args[position] = self._rebuilt(name, args[position])
         for name in kwargs.keys() & self.rebuilds.keys():
-            kwargs[name] = self.rebuilds[name](kwargs[name])
+            kwargs[name] = self._rebuilt(name, kwargs[name])
+
+    def _rebuilt(self, name: str, value: Any) -> Any:  # noqa: ANN401 - the user's values
+        try:
+            return self.rebuilds[name](value)
+        except InvalidMessage as error:
+            raise InvalidMessage(f"argument {name!r}: {error}") from error
 
 
 class Registry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mqworker.model.assembled_call import Origin
 from mqworker.model.clock import Clock
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName, task_name
@@ -39,10 +40,12 @@ class RemoteTask(Task[..., Any]):
         sender: Sender | ModelSender,
         fresh: MessageId | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        origin: Origin | None = None,
     ) -> Message:
         """The call as a message, checked against what was published."""
         self._published.check(args, kwargs)
-        return super().message(args, kwargs, sender, fresh, headers)
+        return super().message(args, kwargs, sender, fresh, headers, origin=origin)
 
     def planned(self, plan: CallPlan) -> RemoteTask:
         """The same task with another plan for its calls."""
@@ -69,6 +72,9 @@ class RemoteTasks:
             self._read_at_ms = now_ms
         found = self._tasks.get(task_name(name))
         if found is not None:
+            if found.queue_running is not None:
+                queue = found.definition.options.queue
+                self._connections.running_by_queue.setdefault(queue, found.queue_running)
             return RemoteTask(found, self._connections, self._hooks)
         return Task(_unchecked(task_name(name)), self._connections, self._hooks)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mqworker.errors import InvalidArgument
+from mqworker.model.assembled_call import Origin
 from mqworker.model.call_template import CallTemplate
 from mqworker.model.envelope import CallOptions
 from mqworker.model.names import MessageId, TaskName
@@ -64,7 +65,12 @@ class Signature(Step[R_co]):
         return Leaf(self, takes_input=not self.is_immutable)
 
     def template(
-        self, workflow: MessageId, *, has_input: bool, headers: Mapping[str, str] | None = None
+        self,
+        workflow: MessageId,
+        *,
+        has_input: bool,
+        headers: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
     ) -> CallTemplate:
         """The call as it is kept until it is made; raises `InvalidArgument` where it cannot be a member."""
         task, plan = self.call, self.plan
@@ -74,7 +80,7 @@ class Signature(Step[R_co]):
         args = (None, *self.args) if has_input else self.args
         sender = task.connections.sender(plan.queue)
         planned = task.planned(replace(plan, extra=extra))
-        message = planned.message(args, self.kwargs, sender, headers=headers)
+        message = planned.wrapped_message(args, self.kwargs, sender, headers, origin=origin)
         return CallTemplate(plan.queue, message)
 
     def _refuse_what_workflows_lack(self, *, has_input: bool) -> None:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
-from mqworker.errors import ConfigurationError, InvalidArgument, NotSupported
-from mqworker.model.envelope import CallOptions, encode_call, explain, with_headers
+from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage, NotSupported
+from mqworker.model.assembled_call import Origin
+from mqworker.model.envelope import CallOptions, decode_call, encode_call, explain, with_headers
 from mqworker.model.guard import Guard, chosen_id_guard
-from mqworker.model.limits import limits_of
+from mqworker.model.limits import limits_of, with_queue_limit
 from mqworker.model.message import Enqueued, Message
-from mqworker.model.names import MessageId, TaskName, shown
+from mqworker.model.names import MessageId, TaskName, queue_name, shown
 from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
-from mqworker.tasks.connections import Connections, Sender
+from mqworker.tasks.connections import Connections, Sender, send_async
 from mqworker.tasks.context import current_context, local_context
-from mqworker.tasks.foreign_queues import ModelSender, check_call
+from mqworker.tasks.foreign_queues import ModelJob, ModelSender, check_call
 from mqworker.tasks.hooks import Hooks, OutgoingCall
 from mqworker.tasks.ids import next_id, next_ids
-from mqworker.tasks.job import Job, ModelJob
+from mqworker.tasks.job import Job
 from mqworker.tasks.options import AS_SET, CallPlan, Seconds, Wishes, plan_of, plan_with
 from mqworker.tasks.registry import TaskDefinition
+from mqworker.tasks.running.direct_call import call_here
 from mqworker.tasks.signature import Signature
-
-if TYPE_CHECKING:
-    from mqworker.tasks.tracing.sending import SendTracer
 
 P = ParamSpec("P")
 Rest = ParamSpec("Rest")
@@ -39,6 +39,7 @@ BATCH = 1_000
 
 _POSITIONAL = (tuple, list)
 _Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+_Call: TypeAlias = Sequence[Any] | Mapping[str, Any] | Signature[R]
 
 
 class Task(Generic[P, R]):
@@ -71,6 +72,12 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store the call as a message; a worker runs it. The arguments are checked here."""
+        if self._hooks.wrapping:
+            return self._enqueue_wrapped(args, kwargs)
+        return self._enqueue(args, kwargs)
+
+    # Any: the user's own values, typed by the methods that call this.
+    def _enqueue(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job[R]:
         if self.plan.queue in self.connections.models:
             return self._send_to_model([(args, kwargs)])[0]
         sender = self.connections.sender(self.plan.queue)
@@ -88,20 +95,26 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for asyncio."""
+        if self._hooks.wrapping:
+            with self._hooks.sending(self._outgoing(args, kwargs)) as call:
+                job = await Task._aenqueue(self._hooked_by(call), args, kwargs)
+                call.id = job.id
+                return job
+        return await self._aenqueue(args, kwargs)
+
+    async def _aenqueue(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job[R]:  # Any: as above
         if self.plan.queue in self.connections.models:
             if self.plan.connection is not None:  # the caller's, who would not like it in another thread
-                return self.enqueue(*args, **kwargs)
-            return await asyncio.to_thread(self.enqueue, *args, **kwargs)
-        sender = self.connections.known_sender(self.plan.queue)
-        if sender is None:  # finding the server may take a while, or start one: not on the event loop
-            sender = await asyncio.to_thread(self.connections.sender, self.plan.queue)
+                return self._enqueue(args, kwargs)
+            return await asyncio.to_thread(self._enqueue, args, kwargs)
+        sender = await self._asender()
         queue = self.connections.async_queue(self.plan.queue)
         if sender.tracer is None:
-            stored = (await queue.enqueue(self.message(args, kwargs, sender)))[0]
+            stored = (await send_async(queue, self.message(args, kwargs, sender)))[0]
         else:
             with sender.tracer.sending(self.plan.queue, self.name) as sending:
                 message = self.message(args, kwargs, sender, headers=sending.headers)
-                stored = (await queue.enqueue(message))[0]
+                stored = (await send_async(queue, message))[0]
                 sending.stored_as(stored.id)
         return Job(stored.id, sender, self.definition, is_new=stored.is_new)
 
@@ -130,6 +143,8 @@ class Task(Generic[P, R]):
             delay, deadline, priority, queue, id, headers or {}, timeout, unique, connection, tags
         )
         plan = plan_with(self.plan, wishes)
+        if queue is not None:
+            self.connections.note_queue(plan.queue)
         if connection is not None and plan.queue not in self.connections.models:
             raise NotSupported(
                 f"{self.name}: connection has no place in queue {plan.queue}, which is a work queue; "
@@ -156,34 +171,47 @@ class Task(Generic[P, R]):
         wishes = Wishes(
             eta if countdown is None else countdown, expires, priority, queue, task_id, headers or {}
         )
+        if queue is not None:
+            self.connections.note_queue(queue_name(queue))
         task: Task[..., R] = Task(
             self.definition, self.connections, self._hooks, plan_with(self.plan, wishes)
         )
         return task.enqueue(*args, **(kwargs or {}))
 
-    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Signature[R]]) -> list[Job[R]]:
         """Store many calls, one round trip per thousand: each a tuple of arguments, or a dict by name.
 
-        All arguments of a thousand are checked before any of it is stored. When one thousand cannot be
-        stored, the error is raised and those before it stay.
+        `task.si(...)` will do as well, whose arguments a type checker looks at. All arguments of a thousand
+        are checked before any of it is stored. When one thousand cannot be stored, the error is raised and
+        those before it stay.
         """
-        if self.plan.id is not None:
-            raise InvalidArgument("id: one id cannot serve many calls; accepted is enqueue_many without it")
+        self._refuse_one_id()
         if self.plan.queue in self.connections.models:
             return self._send_many_to_model(calls)
         sender = self.connections.sender(self.plan.queue)
         jobs: list[Job[R]] = []
         remaining = iter(calls)
-        while batch := list(islice(remaining, BATCH)):
-            fresh, definition = next_ids(len(batch)), self.definition
-            if sender.tracer is None:
-                pairs = zip(batch, fresh, strict=True)
-                stored = sender.send_many(
-                    [self.message(*_arguments(call), sender, each) for call, each in pairs]
-                )
-            else:
-                stored = self._send_batch_traced(sender, sender.tracer, batch, fresh)
-            jobs += [Job(each.id, sender, definition, is_new=each.is_new) for each in stored]
+        while batch := [self._arguments(call) for call in islice(remaining, BATCH)]:
+            with self._sending_batch(sender, batch) as sending:
+                stored = sending.stored = sender.send_many(sending.messages)
+            jobs += [Job(each.id, sender, self.definition, is_new=each.is_new) for each in stored]
+        return jobs
+
+    async def aenqueue_many(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Signature[R]]
+    ) -> list[Job[R]]:
+        """`enqueue_many` for asyncio."""
+        self._refuse_one_id()
+        if self.plan.queue in self.connections.models:
+            return await asyncio.to_thread(self._send_many_to_model, calls)
+        sender = await self._asender()
+        queue = self.connections.async_queue(self.plan.queue)
+        jobs: list[Job[R]] = []
+        remaining = iter(calls)
+        while batch := [self._arguments(call) for call in islice(remaining, BATCH)]:
+            with self._sending_batch(sender, batch) as sending:
+                stored = sending.stored = await send_async(queue, *sending.messages)
+            jobs += [Job(each.id, sender, self.definition, is_new=each.is_new) for each in stored]
         return jobs
 
     def map(self, values: Iterable[Any]) -> list[Job[R]]:
@@ -226,10 +254,13 @@ class Task(Generic[P, R]):
         sender: Sender | ModelSender,
         fresh: MessageId | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        origin: Origin | None = None,
     ) -> Message:
         """The call as a message, checked; for whoever stores it. `fresh` is an id for one that has none.
 
-        `headers` go along if there is room for them: a trace must not make a call fail.
+        `headers` go along if there is room for them: a trace must not make a call fail. `origin` says of a
+        call that a broker makes later, under which id and with which input.
         """
         plan, name = self.plan, self.definition.name
         self._check(args, kwargs)
@@ -238,19 +269,24 @@ class Task(Generic[P, R]):
             body = encode_call(args, kwargs, extra)
         except NotAccepted as refused:
             raise explain(refused, name, self.definition.binding.as_given(args, kwargs)) from refused
+        if self.definition.rebuilds:
+            self._check_values(body, plan)
         if len(body) > sender.max_message_bytes:
-            raise InvalidArgument(
-                f"the arguments of {name} are {len(body):,} bytes; accepted are up to "
-                f"{sender.max_message_bytes:,} (the setting max_message_bytes)"
-            )
+            sender.check_size(name, len(body))
         if headers:
             longer = with_headers(body, headers)
             body = longer if len(longer) <= sender.max_message_bytes else body
+        message = plan.id or fresh or next_id()
+        if sender.payloads is not None:
+            body = sender.payloads.close_message(plan.queue, name, message, body, origin)
         max_crashes = sender.max_crashes if plan.max_crashes == AS_SET else plan.max_crashes
         guard = None if self._is_plain else self._guard(args, kwargs)
-        limits = self._limits(args, kwargs) if self._is_limited else None
+        most_of_queue = self.connections.running_by_queue.get(plan.queue)
+        limits = None
+        if self._is_limited or most_of_queue is not None:
+            limits = self._limits(args, kwargs, sender, most_of_queue)
         return Message(
-            plan.id or fresh or next_id(),
+            message,
             body,
             name,
             plan.priority,
@@ -260,6 +296,23 @@ class Task(Generic[P, R]):
             max_crashes,
             limits,
         )
+
+    def wrapped_message(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        sender: Sender,
+        headers: Mapping[str, str] | None = None,
+        *,
+        origin: Origin | None = None,
+    ) -> Message:
+        """The same within the middleware, for whoever stores it later: a workflow, a buffer."""
+        if not self._hooks.wrapping:
+            return self.message(args, kwargs, sender, headers=headers, origin=origin)
+        with self._hooks.sending(self._outgoing(args, kwargs)) as call:
+            message = self._hooked_by(call).message(args, kwargs, sender, headers=headers, origin=origin)
+            call.id = message.id
+            return message
 
     def planned(self, plan: CallPlan) -> Self:
         """The same task with another plan for its calls."""
@@ -271,13 +324,27 @@ class Task(Generic[P, R]):
 
     # Any: what the function returns; the public methods give it its type back.
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - same
-        if not self.definition.binding.takes_context:
+        binding = self.definition.binding
+        if not binding.takes_context and not binding.injected:
             return self.definition.function(*args, **kwargs)
+        context = current_context() or local_context(self.name, self.definition.injection.state)
+        if binding.injected:
+            return call_here(self.definition, args, kwargs, context)
         positional, named = list(args), dict(kwargs)
-        context = current_context() or local_context(self.name)
         if not any(value is context or type(value) is type(context) for value in (*args, *kwargs.values())):
             self.definition.binding.inject(positional, named, context)
         return self.definition.function(*positional, **named)
+
+    def _check_values(self, body: bytes, plan: CallPlan) -> None:
+        """What a worker will do with the arguments is done here: what it would refuse is not stored."""
+        call = decode_call(body)
+        is_member = plan.extra is not None and plan.extra.workflow is not None
+        # None holds the place of a workflow's input, which only its broker knows.
+        first = 1 if is_member and call.args and call.args[0] is None else 0
+        try:
+            self.definition.rebuild(call.args, call.kwargs, first=first)
+        except InvalidMessage as error:
+            raise InvalidArgument(f"{self.name}: {error}") from error
 
     def _send_to_model(self, calls: Sequence[_Arguments]) -> list[Job[R]]:
         sender = self.connections.model_sender(self.plan.queue)
@@ -294,42 +361,119 @@ class Task(Generic[P, R]):
                 ids = sender.send(messages, self.plan.connection)
         return [ModelJob(each, sender, is_new=True) for each in ids]
 
-    def _send_batch_traced(
-        self,
-        sender: Sender,
-        tracer: SendTracer,
-        batch: Sequence[Sequence[Any] | Mapping[str, Any]],
-        fresh: Sequence[MessageId],
-    ) -> list[Enqueued]:
-        queue = self.plan.queue
-        with tracer.sending(queue, self.name, count=len(batch)) as sending:
-            messages = [
-                self.message(
-                    *_arguments(call),
-                    sender,
-                    each,
-                    tracer.created(queue, self.name, each) if tracer.creates else sending.headers,
-                )
-                for call, each in zip(batch, fresh, strict=True)
-            ]
-            return sender.send_many(messages)
+    async def _asender(self) -> Sender:
+        # Finding the server may take a while, or start one: not on the event loop.
+        known = self.connections.known_sender(self.plan.queue)
+        return await asyncio.to_thread(self.connections.sender, self.plan.queue) if known is None else known
 
-    def _send_many_to_model(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+    @contextmanager
+    def _sending_batch(self, sender: Sender, batch: Sequence[_Arguments]) -> Iterator[_SentBatch]:
+        """Around the storing of a batch: its messages, within their spans and their middleware."""
+        queue, tracer = self.plan.queue, sender.tracer
+        fresh = next_ids(len(batch))
+        with ExitStack() as around:
+            headers: Callable[[MessageId], Mapping[str, str] | None] = lambda _id: None  # noqa: E731
+            if tracer is not None:
+                span = around.enter_context(tracer.sending(queue, self.name, count=len(batch)))
+                headers = (
+                    (lambda each: tracer.created(queue, self.name, each))
+                    if tracer.creates
+                    else (lambda _id: span.headers)
+                )
+            calls = (
+                [around.enter_context(self._hooks.sending(self._outgoing(*each))) for each in batch]
+                if self._hooks.wrapping
+                else []
+            )
+            tasks = [self._hooked_by(call) for call in calls] or [self] * len(batch)
+            sending = _SentBatch(
+                [
+                    task.message(*arguments, sender, each, headers(each))
+                    for task, arguments, each in zip(tasks, batch, fresh, strict=True)
+                ]
+            )
+            yield sending
+            for call, stored in zip(calls, sending.stored, strict=False):
+                call.id = stored.id
+
+    def _send_many_to_model(self, calls: Iterable[_Call[R]]) -> list[Job[R]]:
         jobs: list[Job[R]] = []
         remaining = iter(calls)
-        while batch := [_arguments(call) for call in islice(remaining, BATCH)]:
+        while batch := [self._arguments(call) for call in islice(remaining, BATCH)]:
             jobs += self._send_to_model(batch)
         return jobs
 
-    def _limits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    def _refuse_one_id(self) -> None:
+        if self.plan.id is not None:
+            raise InvalidArgument("id: one id cannot serve many calls; accepted is enqueue_many without it")
+
+    def _arguments(self, call: _Call[R]) -> _Arguments:
+        if isinstance(call, _POSITIONAL):
+            return call, {}
+        if isinstance(call, Mapping):
+            return (), call
+        if isinstance(call, Signature):
+            if call.call.definition is not self.definition or call.plan != self.plan:
+                raise InvalidArgument(f"calls hold a call of {call.call!r}; accepted are calls of {self!r}")
+            return call.args, call.kwargs
+        raise InvalidArgument(
+            f"calls hold {shown(call)}; accepted are tuples of arguments, dicts of arguments by name, and "
+            f"{self.name}.si(...)"
+        )
+
+    def _limits(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        sender: Sender | ModelSender,
+        most_of_queue: int | None,
+    ) -> str:
         options, arguments = self.definition.options, self.definition.binding.by_name(args, kwargs)
-        return limits_of(self.name, options.rates, arguments, options.fair)
+        if sender.is_cluster and any(each.name is not None for each in options.running):
+            raise NotSupported(
+                f"{self.name}: max_running has a name, to be shared by queues, and redis_url is a cluster, "
+                "which keeps queues apart; accepted there is max_running without a name, and "
+                "app.queue(..., max_running=...) for all tasks of one queue"
+            )
+        limits = limits_of(
+            self.name,
+            options.rates,
+            arguments,
+            options.fair,
+            running=options.running,
+            breaker=options.breaker,
+        )
+        if most_of_queue is None:
+            return limits
+        if options.delivery == "at_most_once":
+            raise NotSupported(
+                f"{self.name} runs at most once and its queue {self.plan.queue} has max_running: what is "
+                'acknowledged before it runs is not counted; accepted is delivery="at_least_once" there'
+            )
+        return with_queue_limit(limits, most_of_queue)
 
     def _guard(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Guard | None:
         plan = self.plan
         if plan.unique is not None:
             return guard_of(plan.unique, self.name, self.definition.binding.by_name(args, kwargs))
         return None if plan.id is None else chosen_id_guard(plan.id)
+
+    def _enqueue_wrapped(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job[R]:
+        with self._hooks.sending(self._outgoing(args, kwargs)) as call:
+            job = Task._enqueue(self._hooked_by(call), args, kwargs)
+            call.id = job.id
+            return job
+
+    def _outgoing(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> OutgoingCall:
+        headers = {} if self.plan.extra is None else dict(self.plan.extra.headers)
+        return OutgoingCall(self.name, self.plan.queue, headers, args, kwargs)
+
+    def _hooked_by(self, call: OutgoingCall) -> Self:
+        """The same task with the headers that its middleware wants."""
+        known = self.plan.extra or CallOptions()
+        if call.headers == known.headers:
+            return self
+        return self.planned(replace(self.plan, extra=replace(known, headers=call.headers)))
 
     def _hooked(self, plan: CallPlan) -> CallOptions | None:
         known = plan.extra or CallOptions()
@@ -350,11 +494,7 @@ class AsyncTask(Task[P, R]):
         return coroutine
 
 
-def _arguments(call: Sequence[Any] | Mapping[str, Any]) -> _Arguments:
-    if isinstance(call, _POSITIONAL):
-        return call, {}
-    if isinstance(call, Mapping):
-        return (), call
-    raise InvalidArgument(
-        f"calls hold {shown(call)}; accepted are tuples of arguments, or dicts of arguments by name"
-    )
+@dataclass(slots=True)
+class _SentBatch:
+    messages: list[Message]
+    stored: Sequence[Enqueued] = ()

@@ -6,7 +6,6 @@ only in memory and one at a time.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +18,7 @@ from mqworker.model.names import TaskName, whole_number
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.tasks.app import App
 from mqworker.tasks.job import Job
+from mqworker.tasks.running.loop_thread import is_loop_running
 from mqworker.tasks.task import Task
 from mqworker.testing.bench_broker import BenchBroker
 from mqworker.testing.bench_worker import BenchWorker, CrashMoment
@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, app: App, *, now: datetime | None = None) -> None:
         self.app = app
         self.clock = ManualClock(SystemClock().now_ms() if now is None else _epoch_ms(now))
-        self._enqueued = EnqueuedCalls()
+        self._enqueued = EnqueuedCalls(lambda: app.connections.payloads)
         self._memory_app = MemoryApp(app, self.clock, self._enqueued)
         self._broker = BenchBroker(app, self._memory_app.store, self.clock)
         self._worker = BenchWorker(app, self._memory_app.store, self.clock, self._broker)
@@ -164,8 +164,28 @@ class Bench:
         ]
 
     def close(self) -> None:
-        """Give the app its own connections back."""
-        self._memory_app.leave()
+        """End what the app opened, and give it its own connections back."""
+        try:
+            self._worker.close()
+        finally:
+            self._memory_app.leave()
+
+    async def aclose(self) -> None:
+        """`close` on the event loop of the test."""
+        try:
+            await self._worker.aclose()
+        finally:
+            self._memory_app.leave()
+
+    async def __aenter__(self) -> Self:
+        """The bench itself: for tests on an event loop whose app holds something async open."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.aclose()
 
     def __enter__(self) -> Self:
         """The bench itself."""
@@ -192,7 +212,7 @@ class Bench:
         return taken
 
     def _run(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
-        if self._worker.is_async(delivery.task) and _is_loop_running():
+        if self._worker.is_async(delivery.task) and is_loop_running():
             self._worker.give_back(queue, delivery)
             raise MqworkerError(
                 f"{delivery.task} is async and an event loop runs here already; use `await bench.arun_all()`"
@@ -221,11 +241,3 @@ def _epoch_ms(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise InvalidArgument(f"now is {instant!r}, without a time zone; accepted is an aware datetime")
     return whole_number("now", round(instant.timestamp() * 1000), least=10**12, most=10**13 - 1)
-
-
-def _is_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

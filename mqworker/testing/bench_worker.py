@@ -10,6 +10,7 @@ import random
 from collections import Counter, defaultdict
 from typing import Literal
 
+from mqworker.errors import MqworkerError
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.delivery import Delivery
@@ -20,6 +21,8 @@ from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import LARGEST_BATCH
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
+from mqworker.tasks.running.loop_thread import OwnLoop, is_loop_running
+from mqworker.tasks.running.resources import WorkerResources
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.testing.bench_broker import BenchBroker
@@ -40,6 +43,9 @@ class BenchWorker:
         self._crashes: dict[TaskName, list[CrashMoment]] = defaultdict(list)
         self._losses: Counter[TaskName] = Counter()
         self._silent_ms = round(app.settings.heartbeat_timeout_s * 1000)
+        self._loop = OwnLoop()
+        self._resources = WorkerResources(app.injection, self._loop)
+        self._is_started = False
         self._runner = TaskRunner(
             app.registry,
             worker="bench",
@@ -47,9 +53,18 @@ class BenchWorker:
             clock=clock,
             max_message_bytes=app.settings.max_message_bytes,
             hooks=app.hooks,
-            link=StoreTaskLink(app.work_queue, _HurriedClock(), consumer=_CONSUMER),
+            payloads=app.connections.payloads,
+            link=StoreTaskLink(
+                app.work_queue,
+                _HurriedClock(),
+                consumer=_CONSUMER,
+                registry=app.registry,
+                state=app.state,
+                payloads=app.connections.payloads,
+            ),
             chance=random.Random(0),  # noqa: S311 - the jitter of retries is the same in every run
             passes=(KeyboardInterrupt,),  # whoever stops the tests means the tests
+            resources=self._resources,
         )
 
     def plan_crash(self, task: TaskName, moment: CrashMoment) -> None:
@@ -96,16 +111,45 @@ class BenchWorker:
         return None
 
     def run(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
-        """Run a delivery and settle it."""
+        """Run a delivery and settle it; the first one starts the lifespans of the app."""
+        if not self._is_started:
+            self._is_started = True
+            self._resources.start(self._app)
+            self._app.hooks.run(self._app.hooks.worker_starting)
         moment = self._begin(queue, delivery)
         settlement = None if moment == "before" else self._runner.run(delivery, queue.name)
         self._end(queue, delivery, None if moment else settlement, tally)
 
     async def arun(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
-        """The same on this event loop; tasks that are no coroutines block it, as they do in a test."""
+        """The same on this event loop; tasks that are not coroutines block it, as they do in a test."""
+        if not self._is_started:
+            self._is_started = True
+            await self._resources.astart(self._app)
+            self._app.hooks.run(self._app.hooks.worker_starting)
         moment = self._begin(queue, delivery)
         settlement = None if moment == "before" else await self._arun(delivery, queue.name)
         self._end(queue, delivery, None if moment else settlement, tally)
+
+    def close(self) -> None:
+        """End what the app opened, as a worker does that drains."""
+        if self._resources.has_async and is_loop_running():
+            raise MqworkerError(
+                "the app holds something async open, which a bench cannot close while an event loop runs "
+                "here; accepted is `async with Bench(app) as bench:`, or `await bench.aclose()`"
+            )
+        self._stop_hooks()
+        self._resources.close()
+        self._loop.close()
+
+    async def aclose(self) -> None:
+        """The same on the event loop of the test."""
+        self._stop_hooks()
+        await self._resources.aclose()
+
+    def _stop_hooks(self) -> None:
+        if self._is_started:
+            self._app.hooks.run(self._app.hooks.worker_stopping)
+        self._is_started = False
 
     def give_back(self, queue: WorkQueue, delivery: Delivery) -> None:
         """Put a delivery that will not be run back to the front of its line."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.store.async_store import AsyncStore
 from mqworker.store.script import Call, RawReply
 from mqworker.store.store import Store
+from mqworker.tasks.payloads import Payloads
 from mqworker.tasks.registry import Registry
 
 
@@ -36,13 +37,17 @@ class EnqueuedCall:
 class EnqueuedCalls:
     """Messages in the order in which they were stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, payloads_of: Callable[[], Payloads | None] = lambda: None) -> None:
+        """`payloads_of` gives what opens the calls of the app."""
+        self._payloads_of = payloads_of
         self.notes: list[tuple[QueueName, Message]] = []
 
     def calls(self, registry: Registry, task: TaskName | None) -> list[EnqueuedCall]:
         """The calls of one task, or of all."""
         return [
-            _call(registry, queue, message) for queue, message in self.notes if task in {None, message.task}
+            _call(registry, queue, message, self._payloads_of())
+            for queue, message in self.notes
+            if task in {None, message.task}
         ]
 
     def note(self, queue: QueueName, messages: Sequence[Message], stored: Sequence[Enqueued]) -> None:
@@ -92,8 +97,11 @@ class _RecordedCalls(WorkQueueCalls):
         return replace(call, decode=decode)
 
 
-def _call(registry: Registry, queue: QueueName, message: Message) -> EnqueuedCall:
-    envelope: Envelope = decode_call(message.body)
+def _call(registry: Registry, queue: QueueName, message: Message, payloads: Payloads | None) -> EnqueuedCall:
+    body = message.body
+    if payloads is not None:
+        body = payloads.open_call(queue, message.task, message.id, body)
+    envelope: Envelope = decode_call(body)
     definition = registry.get(message.task)
     if definition is not None:
         definition.rebuild(envelope.args, envelope.kwargs)

@@ -21,8 +21,8 @@ from mqworker.store.async_store import AsyncStore
 from mqworker.store.store import Store
 from mqworker.tasks.app import App
 from mqworker.tasks.connections import Sender
+from mqworker.tasks.job import ResultWatch
 from mqworker.tasks.outcome import NotKept, Outcome, decode_outcome
-from mqworker.tasks.result_watch import ResultWatch
 from mqworker.testing.enqueued_calls import AsyncRecordedQueue, EnqueuedCalls, RecordedQueue
 from mqworker.testing.memory_connection import AsyncMemoryConnection, MemoryConnection
 
@@ -71,7 +71,13 @@ class MemoryApp:
             if limit is not None:
                 work.limit(limit)
             watch = _ImmediateWatch(work, self._clock)
-            self._senders[queue] = Sender(work, watch, self._app.settings, lambda: self._async_queue(queue))
+            self._senders[queue] = Sender(
+                work,
+                watch,
+                self._app.settings,
+                lambda: self._async_queue(queue),
+                payloads=self._app.connections.payloads,
+            )
         return self._senders[queue]
 
     def _async_queue(self, queue: QueueName) -> AsyncRecordedQueue:

@@ -11,6 +11,7 @@ def test_a_mail_is_sent(bench): ...
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -20,6 +21,11 @@ import pytest
 if TYPE_CHECKING:
     from mqworker.tasks.app import App
     from mqworker.testing.bench import Bench
+
+
+def pytest_configure() -> None:
+    """No test starts a server by mistake: whoever means to says so with MQWORKER_EMBEDDED=auto."""
+    os.environ.setdefault("MQWORKER_EMBEDDED", "never")
 
 
 @pytest.fixture

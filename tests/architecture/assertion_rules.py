@@ -6,6 +6,7 @@ of its own module, or of a test module that this one imports. Methods are known 
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from tests.architecture.source_tree import Module
 
@@ -20,7 +21,7 @@ def tests_without_assertion(module: Module, module_by_name: Mapping[str, Module]
     asserting = _asserting_names(module, module_by_name, depth=1)
     return [
         f"{module.path}::{function.name}"
-        for function in _functions(module.tree)
+        for function in _functions(module)
         if function.name.startswith("test_") and not _asserts(function, asserting)
     ]
 
@@ -33,7 +34,7 @@ def _asserting_names(module: Module, module_by_name: Mapping[str, Module], depth
     while True:  # helpers that call helpers
         found = {
             function.name
-            for function in _functions(module.tree)
+            for function in _functions(module)
             if not function.name.startswith(("test_", "__")) and _asserts(function, names)
         }
         if found <= names:
@@ -74,5 +75,6 @@ def _called(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _functions(tree: ast.Module) -> list[Function]:
-    return [node for node in ast.walk(tree) if isinstance(node, Function)]
+@cache
+def _functions(module: Module) -> list[Function]:
+    return [node for node in module.nodes if isinstance(node, Function)]

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,11 @@ class Module:
         return ast.parse(self.text, self.path)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, wherever they stand."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         return PurePosixPath(self.path).with_suffix("").parts
 
@@ -35,7 +40,7 @@ class Module:
 
     def imports(self) -> Iterator[tuple[int, str]]:
         """Line and dotted name of everything imported, wherever the import stands."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -46,7 +51,7 @@ class Module:
         """Line and full dotted name of whatever is imported or used of an import, aliases resolved."""
         dotted_by_name = self._dotted_by_name()
         yield from self.imports()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Name | ast.Attribute):
                 root, _, rest = ast.unparse(node).partition(".")
                 if root in dotted_by_name:
@@ -54,7 +59,7 @@ class Module:
 
     def _dotted_by_name(self) -> dict[str, str]:
         names: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     root = alias.name.partition(".")[0]
@@ -76,6 +81,10 @@ def modules(*folders: str) -> list[Module]:
     """All modules below these folders of the project, generated ones apart."""
     files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
     paths = [(file, file.relative_to(ROOT).as_posix()) for file in files]
-    return [
-        Module(path, file.read_text(encoding="utf-8")) for file, path in paths if "/generated/" not in path
-    ]
+    return [_module(file, path) for file, path in paths if "/generated/" not in path]
+
+
+@cache
+def _module(file: Path, path: str) -> Module:
+    """Read and parsed once for all rules."""
+    return Module(path, file.read_text(encoding="utf-8"))

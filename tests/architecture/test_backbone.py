@@ -14,8 +14,7 @@ BACKBONE = (
     "mqworker/store/store.py",  # one round trip
     "mqworker/queues/work/scripts/enqueue.lua",  # stored; the dispatcher is woken
     "mqworker/actors/dispatcher/dispatcher.py",  # one turn, in phases
-    "mqworker/actors/dispatcher/claiming.py",
-    "mqworker/actors/dispatcher/queue.py",
+    "mqworker/actors/dispatcher/queue.py",  # one exchange: what finished is settled, more is claimed
     "mqworker/queues/work/scripts/claim.lua",  # under a lease
     "mqworker/actors/dispatcher/hand_out.py",  # who runs it
     "mqworker/actors/mail.py",  # RunDeliveries
@@ -23,8 +22,7 @@ BACKBONE = (
     "mqworker/tasks/running/run.py",  # the function is called
     "mqworker/actors/worker/report.py",  # DeliveriesFinished, to the dispatcher's next turn
     "mqworker/queues/work/scripts/settle.lua",  # acknowledged, the result kept
-    "mqworker/tasks/result_watch.py",  # whoever waits is told
-    "mqworker/tasks/job.py",
+    "mqworker/tasks/job.py",  # whoever waits is told
 )
 AIM_FILES, AIM_SCRIPTS = 12, 3
 
@@ -46,8 +44,8 @@ def test_each_module_imports_one_before_it_or_is_imported_by_one() -> None:
     def are_linked(one: str, other: str) -> bool:
         return _name(one) in imported[other] or _name(other) in imported[one]
 
-    befores = ((path, MODULES[:at]) for at, path in enumerate(MODULES) if at)
-    loose = [path for path, before in befores if not any(are_linked(path, each) for each in before)]
+    pairs = ((path, MODULES[:at]) for at, path in enumerate(MODULES) if at)
+    loose = [path for path, before in pairs if not any(are_linked(path, each) for each in before)]
 
     assert loose == []
 

@@ -18,8 +18,8 @@ from tests.support.messages import AN_HOUR_MS, Option, a_message, bodies
 
 pytestmark = pytest.mark.needs(Capability.GUARD)
 
-# Of two that keep the last, the second takes the place of the first: tests/redis/test_unique.py.
-KEEPING_OUT = [mode for mode in GuardMode if mode is not GuardMode.KEEP_LAST]
+# In these two modes the second takes the place of the first: tests/redis/test_unique.py, test_newest_wins.py.
+KEEPING_OUT = [mode for mode in GuardMode if mode not in (GuardMode.KEEP_LAST, GuardMode.NEWEST)]
 LASTING = [GuardMode.CHOSEN_ID, GuardMode.UNTIL_SETTLED, GuardMode.FOR_A_TIME]
 
 

@@ -246,6 +246,7 @@ class Fuzzer:
 
 
 _NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_QUEUE = re.compile(rb"(?=.{1,128}\Z)(?:[A-Za-z0-9_]|%[0-9A-F]{2})(?:[A-Za-z0-9_.:-]|%[0-9A-F]{2})*")
 _ID = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.:@/+=~-]{0,127}")
 _FENCE = re.compile(rb"[0-9]{1,19}")
 
@@ -265,7 +266,7 @@ class Lying:
         """Everything that somebody goes through, skips and must name."""
         found: dict[Place, int] = {}
         registered = self._note(
-            found, "queue name", f"{NAMESPACE}:queues", self.raw.smembers(f"{NAMESPACE}:queues")
+            found, "queue name", f"{NAMESPACE}:queues", self.raw.smembers(f"{NAMESPACE}:queues"), _QUEUE
         )
         self._note(found, "node name", f"{NAMESPACE}:nodes", self.raw.smembers(f"{NAMESPACE}:nodes"))
         self._note(found, "topic", f"{NAMESPACE}:topics", self.raw.smembers(f"{NAMESPACE}:topics"))

@@ -40,6 +40,7 @@ APP = "tests.drills.soak_app:app"
 QUEUES = (QUEUE, LIMITED_QUEUE)
 TICK_S = 0.1
 PATIENCE_S = 120.0
+MOST_SHOWN = 10
 """So long a result may take: far longer than anything here should, on a machine that has the time."""
 
 SHARES = {
@@ -133,6 +134,7 @@ class Soak:
         self.figures = Figures()
         self._chance = random.Random(7)  # noqa: S311 - no secret
         self._lock = threading.Lock()
+        self._unanswered: dict[str, tuple[str, float, Job[Any]]] = {}
         self._ended: Queue[tuple[str, float, int, Job[Any]] | None] = Queue()
         self._flows: Queue[tuple[float, int, Any] | None] = Queue()
 
@@ -210,9 +212,15 @@ class Soak:
     # Awaiting
 
     def _await_job(self, kind: str, began: float, number: int, job: Job[Any]) -> None:
-        job.begin_wait().add_done_callback(
-            lambda _: self._ended.put((kind, time.monotonic() - began, number, job))
-        )
+        with self._lock:
+            self._unanswered[job.id] = (kind, began, job)
+
+        def note_end(_: object) -> None:
+            with self._lock:
+                self._unanswered.pop(job.id, None)
+            self._ended.put((kind, time.monotonic() - began, number, job))
+
+        job.begin_wait().add_done_callback(note_end)
 
     @contextmanager
     def _waiters(self) -> Iterator[None]:
@@ -261,15 +269,33 @@ class Soak:
 
     def _settle_down(self, rest_s: float) -> None:
         """All answered, nothing held; dead letters, which are meant to stay, are put away."""
-        wait_until(
-            lambda: self.figures.called.total() == self.figures.answered.total(),
-            "all is answered",
-            PATIENCE_S,
-        )
+        try:
+            wait_until(
+                lambda: self.figures.called.total() == self.figures.answered.total(),
+                "all is answered",
+                PATIENCE_S,
+            )
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *self._unanswered_lines()])) from None
         wait_until(lambda: all(self._is_empty(queue) for queue in QUEUES), "nothing is left", PATIENCE_S)
         for queue in QUEUES:
             self.app.work_queue(queue).purge_dead()
         time.sleep(rest_s)  # results are rotated away meanwhile
+
+    def _unanswered_lines(self) -> Iterator[str]:
+        """What was called and not answered, and where it is."""
+        for kind, called in self.figures.called.items():
+            if called != self.figures.answered[kind]:
+                yield f"{kind}: {called:,} called, {self.figures.answered[kind]:,} answered"
+        yield from (f"{queue}: {self._counts(queue)}" for queue in QUEUES)
+        now = time.monotonic()
+        with self._lock:
+            left = [*self._unanswered.values()][:MOST_SHOWN]
+        yield from (
+            f"{kind} {job.id}: {job.status()}, called {now - at_s:.0f} s ago" for kind, at_s, job in left
+        )
+        yield from self.figures.problems[:MOST_SHOWN]
+        yield from (f"status said {count} x: {reason}" for reason, count in self.figures.unhealthy.items())
 
     def _is_empty(self, queue: str) -> bool:
         counts = self._counts(queue)

@@ -12,7 +12,6 @@ from tests.drills.scene import Scene
 from tests.support.deadline import wait_until
 
 DEADLINE_S = 90.0
-WORKERS = 2
 
 
 def test_d11_what_may_run_once_at_most_never_runs_twice(scene: Scene, sized: Sized, report: Report) -> None:
@@ -49,7 +48,7 @@ def test_d11_what_may_run_once_at_most_never_runs_twice(scene: Scene, sized: Siz
     assert {run.pid for run in unfinished} <= account.struck_pids
 
 
-def test_d11_a_killed_dispatcher_loses_what_it_had_acked_and_not_handed_out_and_nothing_more(
+def test_d11_a_killed_dispatcher_costs_nothing_of_what_may_run_once_at_most(
     scene: Scene, sized: Sized, report: Report
 ) -> None:
     kills, count = sized(8, 60), sized(3_000, 30_000)
@@ -67,13 +66,11 @@ def test_d11_a_killed_dispatcher_loses_what_it_had_acked_and_not_handed_out_and_
     assert node.stop() == 0
 
     account = scene.account(queues=(ONCE_QUEUE,))
-    acked_unrun = {each.message for each in account.acked_unrun}
-    report(f"{account.summary()}; acked and not handed out {len(acked_unrun)}")
+    report(account.summary())
     assert account.duplicates == 0
     assert not account.acked_twice
     assert not account.unsettled
-    assert {account.published[key] for key in account.lost} == acked_unrun, "nothing is lost in another way"
-    # In one turn it acknowledges one for each worker that is free.
-    assert len(acked_unrun) <= kills * WORKERS
+    assert not account.lost
+    assert not account.acked_unrun
     ended = {run.key for run in account.finished}
     assert all(run.key in ended for run in account.executions), "workers outlive it, with what they run"

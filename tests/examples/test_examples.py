@@ -39,8 +39,8 @@ EXPECTED = {
     "fair_share": [r"gold and small are done; of the flood 1?\d?\d of 200 were made meanwhile"],
     "async_crawler": [r"200 pages, 199 links in \d+\.\d s; one after the other it takes 40 s"],
 }
-WITHOUT_A_NODE = {"demo", "shop", "testing_an_app", "spark_million"}
-"""Starts its own; is the tasks of that one; needs none; is run by tests/pipeline, with Spark."""
+WITHOUT_A_NODE = {"demo", "shop", "testing_an_app", "spark_million", "web_fastapi", "web_flask"}
+"""Starts its own; is the tasks of that one; needs none; is run by tests/pipeline; by test_frameworks.py."""
 WITH_A_NODE = sorted({path.stem for path in EXAMPLES.glob("*.py")} - WITHOUT_A_NODE)
 
 # The demo with fewer of the tasks that take their time by design: retried ones and limited ones.

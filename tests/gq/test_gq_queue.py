@@ -11,6 +11,7 @@ from mqworker.queues.gq.queue import GqQueue
 from mqworker.queues.gq.rules import GqLiveness, GqStatus
 from tests.gq.databases import Database
 from tests.gq.deaf_store import DeafStore
+from tests.gq.forgetful_store import ForgetfulStore
 from tests.support.messages import a_message, bodies, some_messages
 
 
@@ -107,3 +108,30 @@ def test_what_gq_cannot_do_is_refused(queue: GqQueue) -> None:
         queue.enqueue(a_message(), a_message(priority=3))
 
     assert queue.claim() == []
+
+
+def test_a_number_that_a_database_gives_out_again_is_not_taken_for_the_delivery_that_still_runs(
+    client: GqClient, queue: GqQueue
+) -> None:
+    """A database that lost everything counts from 1 again, while the old message 1 is still running."""
+    forgetful = ForgetfulStore(client.store)
+    queue = GqQueue(forgetful)
+    queue.enqueue(*some_messages(2))
+    [old] = queue.claim(1)
+    forgetful.number_by_number = {2: 1}
+
+    claimed = queue.claim(1)
+
+    assert [each.fence for each in claimed if each.fence == old.fence] == []
+    assert queue.settle(Ack(old)) == []
+    assert client.find(2).status is GqStatus.QUEUED
+
+
+def test_a_message_with_a_number_that_no_fence_has_room_for_fails(client: GqClient) -> None:
+    forgetful = ForgetfulStore(client.store)
+    queue = GqQueue(forgetful)
+    queue.enqueue(a_message())
+    forgetful.number_by_number = {1: 2**53}
+
+    assert queue.claim() == []
+    assert queue.extend() == []

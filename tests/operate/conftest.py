@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mqworker.operate.system import System, opened
-from mqworker.settings import Settings
+from mqworker.operate.system import System
 from tests.support.real_server import RealServer
+from tests.support.systems import empty_system
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,5 @@ def server() -> Iterator[RealServer]:
 
 @pytest.fixture
 def system(server: RealServer) -> Iterator[System]:
-    with server.client() as client:
-        client.flushall()
-    with opened(Settings(redis_url=server.url), client_name="mqw-test", retry_for_ms=0) as found:
+    with empty_system(server) as found:
         yield found

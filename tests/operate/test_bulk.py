@@ -76,11 +76,11 @@ def test_waiting_jobs_are_cancelled_wherever_they_wait_and_running_ones_are_aske
     queue.claim(consumer="web.a.1")
     mine = [*enqueue(system, 700), *enqueue(system, 5, priority=3), *enqueue(system, 5, due=After(60_000))]
     others = [*enqueue(system, 200, tenant="other"), *enqueue(system, 3, tenant="other", priority=3)]
-    mine += enqueue(system, 100)
+    mine += [*enqueue(system, 100), *enqueue(system, 4, limits="shop.charge=1/60000/1")]
 
     outcome = run_bulk(system, Bulk("cancel", "args.tenant:acme"), "ann")
 
-    assert outcome == "811 jobs cancelled, or asked to stop"
+    assert outcome == "815 jobs cancelled, or asked to stop"
     assert {queue.find(each).state for each in mine} == {"cancelled"}
     assert {queue.find(each).state for each in others} == {"ready"}
     assert queue.store.send([("HGET", queue.calls.keys.named("results"), running)], None) == [b"X"]
@@ -126,7 +126,7 @@ def test_a_rate_is_kept(system: System) -> None:
     [
         (Bulk("retry", ""), "empty"),
         (Bulk("retry", "state:ready"), "accepted for retry are dead"),
-        (Bulk("cancel", "state:dead"), "accepted for cancel are ready, delayed, leased"),
+        (Bulk("cancel", "state:dead"), "accepted for cancel are ready, delayed, limited, leased"),
         (Bulk("burn", "queue:mail"), "accepted are retry, drop, cancel"),
         (Bulk("drop", "queue:mail", rate=0), "accepted are 1 to"),
         (Bulk("drop", "nonsense:mail"), "accepted are state"),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mqworker import App
 from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.model.envelope import CallOptions, decode_call, encode_call
 from mqworker.model.names import MessageId, TaskName
@@ -16,6 +17,7 @@ from mqworker.operate.edit import edit_letter, editable, rerun
 from mqworker.operate.system import System
 from mqworker.queues.work.trace import read_letter
 from mqworker.redaction import MASK
+from mqworker.tasks.published_tasks import publish_tasks
 from tests.support.messages import a_message
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -117,3 +119,24 @@ def test_a_dead_job_runs_again_and_one_that_ended_well_says_why_it_cannot(system
 
     with pytest.raises(MqworkerError, match="its arguments are not kept once it has ended"):
         rerun(system, dead, "mail", "ann")
+
+
+def test_a_job_that_ended_well_runs_again_with_arguments_that_are_given_as_a_new_one(system: System) -> None:
+    app = App("shop", settings=system.settings)
+    charge = app.task(name="shop.charge", queue="mail")(lambda order: order)
+    publish_tasks(app)
+    done = charge.enqueue(7).id
+    queue = system.open_queue("mail")
+    queue.settle(*[Ack(each, b"\xc0") for each in queue.claim()])
+
+    outcome = rerun(system, done, "mail", "ann", args="[8]")
+
+    (delivery,) = queue.claim()
+    assert outcome == f"{done} of queue mail runs again as {delivery.id}"
+    assert (delivery.task, decode_call(delivery.body).args) == ("shop.charge", [8])
+    assert read_audit(system)[0].deed.outcome == outcome
+    with pytest.raises(InvalidArgument, match="args: "):
+        rerun(system, done, "mail", "ann", args="{")
+    with pytest.raises(InvalidArgument, match="order"):
+        rerun(system, done, "mail", "ann", kwargs='{"wrong": 1}')
+    app.close()

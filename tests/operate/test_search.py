@@ -43,6 +43,7 @@ def test_every_state_is_searched(system: System) -> None:
         elif state == "succeeded":
             queue.settle(Ack(delivery, run=Run("worker:0", "node", 5, 1.0)), consumer="node.boot.1")
     (ids["delayed"],) = enqueue(system, due=After(60_000))
+    (ids["limited"],) = enqueue(system, limits="shop.charge=1/60000/1")
     (ids["ready"],) = enqueue(system)
 
     assert {state: found(system, f"state:{state}") for state in ids} == {

@@ -14,6 +14,7 @@ from tests.support.real_server import RealServer
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'mqworker[spark]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'mqworker[spark]'")
 
+from mqworker_services.pipeline.engine import Engine, LocalEngine, SparkEngine
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.launcher import has_java
 from mqworker_services.pipeline.session import open_session
@@ -58,4 +59,16 @@ def settings(server: RealServer) -> Settings:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """A lake that nobody wrote to."""
-    return Lake(tmp_path / "lake")
+    return Lake.at(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """Without Spark, in the process of the tests."""
+    return LocalEngine()
+
+
+@pytest.fixture
+def spark_engine(spark: SparkSession) -> Engine:
+    """Executors of Spark."""
+    return SparkEngine(spark)

@@ -15,5 +15,5 @@ def area(width: int, height: int) -> int:
 
 @app.task
 def describe(width: int, height: int) -> dict[str, int]:
-    """Something that is no column type."""
+    """Something that is not a column type."""
     return {"longest": max(width, height)}

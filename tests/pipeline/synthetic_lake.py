@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mqworker_services.pipeline.conversion import convert
+from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.schema import ARROW_INSTANT, ARROW_SCHEMA
 
 FIRST_MS: Final = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
@@ -75,7 +77,7 @@ class Ledger:
 
 
 def write_lake(
-    lake: Path,
+    lake: Lake,
     messages: int,
     *,
     seed: int = 7,
@@ -93,15 +95,21 @@ def write_lake(
         for batch, rows in enumerate(np.array_split(np.arange(begin, end), files_per_day)):
             if len(rows):
                 chosen = slice(int(rows[0]), int(rows[-1]) + 1)
-                _write(
-                    lake, int(day), batch, {name: values[chosen] for name, values in columns.items()}, kinds
-                )
+                part = {name: values[chosen] for name, values in columns.items()}
+                _write(_events(lake), int(day), batch, part, kinds)
+    convert(lake)
     return ledger
 
 
-def write_rows(lake: Path, rows: list[dict[str, Any]], *, date: str = "2026-03-02") -> None:
+def write_rows(lake: Lake, rows: list[dict[str, Any]], *, date: str = "2026-03-02") -> None:
     """Write a few rows given by hand; what is left out is null, `schema_v` is 1."""
-    _write_file(lake, date, 0, pa.Table.from_pylist([{"schema_v": 1, **row} for row in rows], ARROW_SCHEMA))
+    table = pa.Table.from_pylist([{"schema_v": 1, **row} for row in rows], ARROW_SCHEMA)
+    _write_file(_events(lake), date, 0, table)
+    convert(lake)
+
+
+def _events(lake: Lake) -> Path:
+    return Path(lake.root) / "events"
 
 
 def _histories(

@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
 
-from mqworker_services.pipeline.checkpoint import NONE_YET, Checkpoint
+from mqworker_services.pipeline.engine import Engine
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.launcher import has_java
+from mqworker_services.pipeline.table import NONE_YET, LakeTable
 from mqworker_services.pipeline.verify import verify
 from tests.pipeline.event_factory import append_events
 from tests.pipeline.quick_java import QUICK_ENVIRONMENT
 from tests.support.deadline import wait_until
 from tests.support.real_server import RealServer, free_port
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,17 +28,29 @@ DEADLINE_S = 240.0
 
 
 @contextmanager
-def daemon(log: Path, said: str, *arguments: str, hidden: Path | None = None) -> Iterator[None]:
-    """A daemon of Spark; `hidden` is a folder of which it sees an empty one of its own instead."""
+def daemon(
+    log: Path,
+    said: str,
+    *arguments: str,
+    hidden: Path | None = None,
+    inside: Sequence[str] = (),
+    address: str = "127.0.0.1",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """A daemon of Spark; `hidden` is a folder of which it sees an empty one of its own instead.
+
+    `inside` is what its command begins with, to run in another place.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_without(hidden), SPARK_CLASS, *arguments],
+            [*inside, *_without(hidden), SPARK_CLASS, *arguments],
             stdout=output,
             stderr=output,
             cwd=log.parent,
-            env={"PATH": "/usr/bin:/bin", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+            env={"PATH": "/usr/bin:/bin", "SPARK_LOCAL_IP": address, "SPARK_NO_DAEMONIZE": "1"}
             | QUICK_ENVIRONMENT
-            | _java(),
+            | _java()
+            | dict(environment or {}),
         )
     try:
         wait_until(lambda: said in log.read_text(), f"{said!r} of {arguments[0]}", DEADLINE_S)
@@ -119,7 +128,7 @@ def archive(master: str, server: RealServer, lake: Lake) -> subprocess.Completed
 
 
 @pytest.mark.usefixtures("settings")
-def test_a_cluster_archives(server: RealServer, tmp_path: Path, spark: SparkSession, lake: Lake) -> None:
+def test_a_cluster_archives(server: RealServer, tmp_path: Path, engine: Engine, lake: Lake) -> None:
     with server.client() as client:
         made = append_events(client, "mail", 5_000)
 
@@ -129,7 +138,7 @@ def test_a_cluster_archives(server: RealServer, tmp_path: Path, spark: SparkSess
     assert done.returncode == 0, done.stderr
     assert f"{made:,} events archived" in done.stdout
     assert "Registered app mqworker pipeline" in (tmp_path / "master.log").read_text()
-    verdict = verify(spark, lake)
+    verdict = verify(engine, lake)
     assert (verdict.problems(), verdict.rows, verdict.blocks) == ([], made, 20)
 
 
@@ -139,11 +148,11 @@ def test_workers_that_do_not_share_the_disk_of_the_driver_archive_and_trim_nothi
 ) -> None:
     if not _can_hide():
         pytest.skip("no mount namespace: needs root")
-    lake.root.mkdir(parents=True)
+    Path(lake.root).mkdir(parents=True)
     with server.client() as client:
         append_events(client, "mail", 5_000)
 
-    with cluster(tmp_path, hidden=lake.root) as master:
+    with cluster(tmp_path, hidden=Path(lake.root)) as master:
         done = archive(master, server, lake)
 
     with server.client() as client:
@@ -151,5 +160,4 @@ def test_workers_that_do_not_share_the_disk_of_the_driver_archive_and_trim_nothi
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "[rows-not-arrived]" in done.stderr
-    assert Checkpoint(lake.checkpoint).committed() == NONE_YET
-    assert next(lake.batches(), None) is None
+    assert (LakeTable.open(lake).batch, LakeTable.open(lake).files()) == (NONE_YET, [])

@@ -159,8 +159,53 @@ def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.M
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
 
-    result = CliRunner().invoke(mqworker, ["pipeline", "verify"])
+    result = CliRunner().invoke(mqworker, ["pipeline", "replay", "--where", "true"])
 
     assert result.exit_code == 78
     expected = "the pipeline needs pyspark, which is not installed: pip install 'mqworker[spark]'"
     assert result.stderr == f"mqworker: {expected} [configuration-error]\n"
+
+
+def test_a_bad_row_of_a_file_is_told_with_its_place_and_nothing_is_enqueued(
+    run: Run, settings: Settings, tmp_path: Path
+) -> None:
+    rows = "".join(f"{number},{number}\n" for number in range(5_000))
+    (tmp_path / "orders.csv").write_text(f"order,amount\n{rows}last,1,2,3\n")
+    (tmp_path / "orders.jsonl").write_text('{"order": 1}\n{"order": \n')
+
+    results = [
+        run("enqueue", str(tmp_path / name), "--task", "ship") for name in ("orders.csv", "orders.jsonl")
+    ]
+
+    app = App("shop", settings=settings)
+    ready = app.work_queue("default").counts().ready
+    app.close()
+    assert ready == 0
+    for result, place in zip(results, ("line 5,002: last,1,2,3", 'line 2: {"order":'), strict=True):
+        assert (result.exit_code, "Traceback" in result.output) == (2, False), result.output
+        assert f"cannot be read at {place}" in result.stderr
+
+
+def test_a_command_that_reads_a_server_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    for command in (("archive", "--once"), ("replay", "--where", "true")):
+        result = CliRunner().invoke(mqworker, ["pipeline", *command])
+        assert (result.exit_code, "no server runs for this directory" in result.stderr) == (69, True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_queue_that_never_was_is_told_by_the_source(spark: SparkSession, settings: Settings) -> None:
+    from mqworker.errors import UnknownQueue  # noqa: PLC0415
+    from mqworker_services.pipeline.trouble import in_a_sentence  # noqa: PLC0415
+
+    app = App("shop", settings=settings)
+    app.work_queue("mail").push("a")
+    app.close()
+    rows = (
+        spark.read.format("mqworker").option("redis_url", settings.redis_url or "").option("queues", "nosuch")
+    )
+
+    with pytest.raises(UnknownQueue, match="there is no queue 'nosuch'; known are mail"), in_a_sentence():
+        rows.load().count()

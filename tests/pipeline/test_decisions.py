@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.events import StreamTail
 from mqworker_services.pipeline import launcher
-from mqworker_services.pipeline.archive import CheckpointTooOld, refuse_old_checkpoint
 from mqworker_services.pipeline.archive_batch import (
     Receipt,
-    RowsNotArrived,
-    WrittenFile,
-    by_day,
+    SliceReceipt,
     check_files,
     check_receipts,
+    portions_of,
 )
-from mqworker_services.pipeline.compaction import Swap, planned_swaps
+from mqworker_services.pipeline.compaction import FEWEST_TODAY, planned_merges
+from mqworker_services.pipeline.days import first_day_kept
 from mqworker_services.pipeline.enqueueing import file_format
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.offsets import (
@@ -36,7 +34,9 @@ from mqworker_services.pipeline.offsets import (
     taken,
 )
 from mqworker_services.pipeline.options import read_options, write_options
+from mqworker_services.pipeline.parquet_files import RowsNotArrived, by_day
 from mqworker_services.pipeline.session import master_with_retries, parse_conf, settings_for
+from mqworker_services.pipeline.table import LakeFile, WrittenFile
 from mqworker_services.pipeline.trouble import sentence
 from mqworker_services.pipeline.verify import missing
 
@@ -85,45 +85,57 @@ def test_rows_are_parted_by_day() -> None:
     assert {day: rows.num_rows for day, rows in by_day(batch)} == {"2026-09-21": 2, "2026-09-22": 1}
 
 
-PIECES = [Slice("q", "0-0", "2-0", 2, 8), Slice("q", "2-0", "3-0", 1, 4)]
+PORTIONS = [(Slice("q", "0-0", "2-0", 2, 8),), (Slice("q", "2-0", "3-0", 1, 4),)]
 
 
 def receipt(number: int, last: str, blocks: int, events: int, rows: int) -> Receipt:
-    return Receipt(number, last, blocks, events, (WrittenFile(f"{number}.parquet", "2026-09-21", rows, 1),))
+    file = WrittenFile(f"{number}.parquet", "2026-09-21", rows, 1, "{}")
+    return Receipt(number, (SliceReceipt(last, blocks, events),), (file,))
 
 
 FIRST, SECOND = receipt(0, "2-0", 2, 8, 8), receipt(1, "3-0", 1, 4, 4)
 
 
 def test_receipts_for_all_of_the_plan_are_accepted_in_any_order() -> None:
-    check_receipts(PIECES, [SECOND, FIRST])
+    check_receipts(PORTIONS, [SECOND, FIRST])
 
 
 @pytest.mark.parametrize("receipts", [[], [FIRST], [FIRST, FIRST], [FIRST, SECOND, SECOND]])
-def test_receipts_that_are_not_one_for_each_slice_are_refused(receipts: list[Receipt]) -> None:
-    with pytest.raises(RowsNotArrived, match="for 2 slices; nothing was committed"):
-        check_receipts(PIECES, receipts)
+def test_receipts_that_are_not_one_for_each_portion_are_refused(receipts: list[Receipt]) -> None:
+    with pytest.raises(RowsNotArrived, match="for 2 portions; nothing was committed"):
+        check_receipts(PORTIONS, receipts)
 
 
 @pytest.mark.parametrize("other", [receipt(1, "2-0", 0, 0, 0), receipt(1, "3-1", 1, 4, 4)])
 def test_blocks_other_than_those_of_the_plan_are_refused(other: Receipt) -> None:
     with pytest.raises(EventsLost, match="queue q: an executor found"):
-        check_receipts(PIECES, [FIRST, other])
+        check_receipts(PORTIONS, [FIRST, other])
 
 
 def test_fewer_rows_than_events_are_refused() -> None:
     with pytest.raises(RowsNotArrived, match="wrote 3 of 4 events"):
-        check_receipts(PIECES, [FIRST, receipt(1, "3-0", 1, 4, 3)])
+        check_receipts(PORTIONS, [FIRST, receipt(1, "3-0", 1, 4, 3)])
 
 
 def test_a_file_that_the_driver_does_not_see_as_it_was_written_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
-    size = (tmp_path / "a.parquet").stat().st_size
-    check_files(tmp_path, [WrittenFile("a.parquet", "2026-09-21", 2, size)])
+    lake = Lake.at(str(tmp_path))
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "a.parquet").write_bytes(b"12345")
+    check_files(lake, [WrittenFile("a.parquet", "2026-09-21", 2, 5, "{}")])
 
-    for wrong in (("a.parquet", 2, size - 1), ("a.parquet", 3, size), ("b.parquet", 2, size)):
-        with pytest.raises(RowsNotArrived, match="must share the folder of the lake; nothing was committed"):
-            check_files(tmp_path, [WrittenFile(wrong[0], "2026-09-21", wrong[1], wrong[2])])
+    for name, size in (("a.parquet", 4), ("b.parquet", 5)):
+        with pytest.raises(RowsNotArrived, match=r"must share the folder of the lake.*nothing was committed"):
+            check_files(lake, [WrittenFile(name, "2026-09-21", 2, size, "{}")])
+
+
+def test_small_slices_of_many_queues_share_a_file_and_large_ones_have_their_own() -> None:
+    quiet = [Slice(f"q{number}", "0-0", "1-0", 1, 3) for number in range(100)]
+    busy = [Slice("busy", "0-0", "5-0", 5, 500), Slice("busy", "5-0", "9-0", 5, 400)]
+
+    assert portions_of(quiet, 500) == [tuple(quiet)]
+    assert portions_of([*busy, *quiet], 500) == [(busy[0],), (busy[1], *quiet[:33]), tuple(quiet[33:])]
+    assert portions_of([Slice("q", "0-0", "1-0", 1, 900)], 500) == [(Slice("q", "0-0", "1-0", 1, 900),)]
+    assert portions_of([], 500) == []
 
 
 def test_reading_goes_on_after_a_loss_that_was_accepted() -> None:
@@ -138,52 +150,65 @@ def test_reading_goes_on_after_a_loss_that_was_accepted() -> None:
     assert from_document(as_document({"q": dropped})) == {"q": dropped}
 
 
-def test_a_place_of_a_lake_is_a_folder_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_of_a_lake_is_a_folder_or_a_bucket_or_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Lake.at("lake").root == tmp_path / "lake"
-    assert Lake.at("file:///var/my%20lake").root == Lake.at("file:/var/my lake").root == Path("/var/my lake")
-    for wrong in ("s3a://bucket/lake", "s3://bucket", "hdfs:/lake", "file://host/lake"):
+    assert Lake.at("lake").root == str(tmp_path / "lake")
+    assert Lake.at("file:///var/my%20lake").root == Lake.at("file:/var/my lake").root == "/var/my lake"
+    assert (
+        Lake.at("s3a://bucket/my/lake/").root == Lake.at("s3://bucket/my/lake").root == "s3://bucket/my/lake"
+    )
+    for wrong in ("s3://bucket", "s3://user@bucket/lake", "s3:///lake", "file://host/lake"):
         with pytest.raises(InvalidArgument, match=r"--lake is .*; accepted is"):
             Lake.at(wrong)
+    for scheme in ("hdfs", "gs", "abfss", "https"):
+        with pytest.raises(InvalidArgument, match=rf"and {scheme} is not supported; accepted is a folder"):
+            Lake.at(f"{scheme}://host/lake")
+    with pytest.raises(InvalidArgument, match="--storage is 'secret'; accepted are endpoint, region"):
+        Lake.at("s3://bucket/lake", {"secret": "x"})
     assert not list(tmp_path.iterdir())
 
 
-def test_only_committed_batches_of_days_that_are_over_are_compacted() -> None:
-    batches = [("2026-01-01", "0000000001"), ("2026-01-01", "0000000002"), ("2026-01-01", "0000000009")]
-    today = [("2026-01-02", "0000000003"), ("2026-01-02", "0000000004")]
-
-    swaps = planned_swaps([*batches, *today], "2026-01-02", committed=8)
-
-    assert swaps == [Swap("2026-01-01", "c0000000002", ("0000000001", "0000000002"))]
+def a_file(number: int, rows: int, date: str = "2026-01-01") -> LakeFile:
+    return LakeFile(f"date={date}/{number}.parquet", date, rows, rows)
 
 
-def test_a_day_that_is_compact_is_left_alone() -> None:
-    assert planned_swaps([("2026-01-01", "c0000000002")], "2026-01-02", committed=8) == []
+def test_small_files_of_a_day_are_merged_up_to_a_size() -> None:
+    small, large = [a_file(number, 40) for number in range(5)], a_file(9, 60)
+
+    merges = planned_merges([*small, large], "2026-01-02", rows_per_file=100)
+
+    assert [(merge.date, merge.files) for merge in merges] == [
+        ("2026-01-01", tuple(small[:2])),
+        ("2026-01-01", tuple(small[2:4])),
+    ]
+    assert planned_merges([large, a_file(1, 3)], "2026-01-02", rows_per_file=100) == []
 
 
-def test_a_compacted_day_takes_later_batches_in() -> None:
-    batches = [("2026-01-01", "c0000000002"), ("2026-01-01", "0000000005")]
+def test_of_the_current_day_only_many_files_are_merged() -> None:
+    today = [a_file(number, 1) for number in range(FEWEST_TODAY)]
 
-    (swap,) = planned_swaps(batches, "2026-01-02", committed=8)
+    assert planned_merges(today[1:], "2026-01-01") == []
+    assert [merge.files for merge in planned_merges(today, "2026-01-01")] == [tuple(today)]
 
-    assert (swap.batch, set(swap.replaces)) == ("c0000000005", {"c0000000002", "0000000005"})
 
-
-def test_a_lake_ahead_of_its_checkpoint_is_refused(tmp_path: Path) -> None:
-    refuse_old_checkpoint(4, 4, Lake(tmp_path))
-
-    with pytest.raises(CheckpointTooOld, match=r"batch 5.*up to 4"):
-        refuse_old_checkpoint(5, 4, Lake(tmp_path))
+def test_keep_counts_today() -> None:
+    assert first_day_kept("1d", 1_790_035_200_000) == "2026-09-22"
+    assert first_day_kept("2w", 1_790_035_200_000) == "2026-09-09"
+    for wrong in ("0d", "90", "soon", "-1d"):
+        with pytest.raises(
+            InvalidArgument, match=f"--keep is '{wrong}'; accepted is a number of days or weeks"
+        ):
+            first_day_kept(wrong, 0)
 
 
 def test_missing_and_surplus_blocks_are_told_by_queue() -> None:
     start = {"full": Mark("0-0", 3), "short": Mark("0-0", 3)}
     end = {"full": Mark("9-0", 10), "short": Mark("9-0", 10)}
 
-    assert missing({"full": 7, "short": 6, "unknown": 2}, start, end) == {
-        "short": 1,
-        "unknown": -2,
-    }
+    assert missing({"full": 7, "short": 6, "unknown": 2}, start, end, {}) == {"short": 1, "unknown": -2}
+    assert missing({"full": 3, "short": 6}, start, end, {"full": 4, "short": 1}) == {}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +227,8 @@ def test_local_masters_try_failed_tasks_again(master: str, expected: str) -> Non
 
 def test_given_settings_win_and_a_cluster_is_not_bound_to_loopback() -> None:
     assert settings_for("local[2]", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
-    assert "spark.driver.host" not in settings_for("spark://far:7077", {})
+    assert settings_for("spark://203.0.113.9:7077", {}).get("spark.driver.host") != "127.0.0.1"
+    assert settings_for("spark://far:7077", {"spark.driver.host": "me"})["spark.driver.host"] == "me"
     assert settings_for("spark://127.0.0.1:7077", {})["spark.driver.host"] == "127.0.0.1"
 
 
@@ -220,7 +246,7 @@ def test_a_conf_may_hold_further_equals_signs() -> None:
     ("given", "problem"),
     [
         ({"tabel": "events"}, "unknown option tabel"),
-        ({"table": "jobs"}, "option table is 'jobs'; accepted are events, queues, dead_letters"),
+        ({"table": "jobs"}, "option table is 'jobs'; accepted are events, queues, dead_letters, archive"),
         ({"max_events_per_batch": "0"}, "option max_events_per_batch is '0'"),
         ({"on_loss": "weep"}, "option on_loss is 'weep'; accepted are fail, skip"),
     ],
@@ -265,6 +291,14 @@ def test_a_file_of_unknown_format_is_refused() -> None:
             "Spark: Path does not exist: x. SQLSTATE: 1",
         ),
         ("something\nelse", "Spark: something"),
+        (
+            "Traceback\n  File x\nModuleNotFoundError: No module named 'mqworker'\n\tat org.apache",
+            "an executor failed: ModuleNotFoundError: No module named 'mqworker'",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/opt/bin/python": error=2, No such file\nat',
+            'an executor failed: Cannot run program "/opt/bin/python": error=2, No such file',
+        ),
     ],
 )
 def test_errors_of_spark_become_a_sentence(text: str, expected: str) -> None:

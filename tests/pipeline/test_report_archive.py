@@ -13,6 +13,7 @@ from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Ack, Bury, Crash, Failure, RetryAt, Run, Settlement
 from mqworker.settings import Settings
 from mqworker_services.pipeline.archive import ArchivePlan, archive_once
+from mqworker_services.pipeline.engine import Engine
 from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.report.answers import make_report
 from mqworker_services.pipeline.report.document import document
@@ -22,8 +23,6 @@ from mqworker_services.pipeline.report.question import By, Question, Window
 from tests.support.real_server import RealServer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mqworker.model.delivery import Delivery
 
 MESSAGES = 300
@@ -31,13 +30,13 @@ A_MINUTE_MS = 60_000
 
 
 def test_the_report_on_an_archive_counts_what_the_ledger_of_the_run_says(
-    spark: SparkSession, settings: Settings, lake: Lake
+    engine: Engine, settings: Settings, lake: Lake
 ) -> None:
     ledger = run_tasks(settings)
-    archive_once(spark, ArchivePlan(settings, lake), lambda _batch, _events: None)
+    archive_once(engine, ArchivePlan(settings, lake), lambda _batch, _events: None)
 
     window = Window(None, SystemClock().now_ms() + A_MINUTE_MS)
-    report = make_report(spark, Question(lake, window), look_at_files(lake, window))
+    report = make_report(engine, Question(lake, window), look_at_files(lake, window))
 
     counts = report.whole.counts
     assert ledger == {
@@ -54,7 +53,7 @@ def test_the_report_on_an_archive_counts_what_the_ledger_of_the_run_says(
 
 
 def test_workers_of_the_same_name_on_two_nodes_are_told_apart_and_gaps_are_shown(
-    spark: SparkSession, settings: Settings, server: RealServer, lake: Lake
+    engine: Engine, settings: Settings, server: RealServer, lake: Lake
 ) -> None:
     app = App("nodes", settings=settings)
     orders = app.work_queue("orders")
@@ -65,10 +64,10 @@ def test_workers_of_the_same_name_on_two_nodes_are_told_apart_and_gaps_are_shown
     app.close()
     with server.client() as client:
         client.xtrim("mqw:{orders}:events", maxlen=2, approximate=False)
-    archive_once(spark, ArchivePlan(settings, lake), lambda _batch, _events: None)
+    archive_once(engine, ArchivePlan(settings, lake), lambda _batch, _events: None)
 
     window = Window(None, SystemClock().now_ms() + A_MINUTE_MS)
-    report = make_report(spark, Question(lake, window, By.WORKER), look_at_files(lake, window))
+    report = make_report(engine, Question(lake, window, By.WORKER), look_at_files(lake, window))
 
     assert {group.name: group.counts.succeeded for group in report.groups} == {
         "node-a/worker:0": 1,

@@ -71,7 +71,7 @@ def a_report(names: tuple[str, ...] = ("shop.mail", "shop.pay"), by: By = By.TAS
     nothing = Step(AT_MS + HOUR_MS, tally([]), Times(), {})
     runs = [SlowRun(name, name, name, name, "succeeded", 1, AT_MS, 5.0, 325_000.0) for name in names]
     question = Question(
-        Lake(Path("lake")), Window(None, AT_MS), by, tasks=names, sla_ms=50.0, detail=Detail.PAGE
+        Lake.at("lake"), Window(None, AT_MS), by, tasks=names, sla_ms=50.0, detail=Detail.PAGE
     )
     return Report(
         question=question,
@@ -153,8 +153,8 @@ def test_secrets_in_what_errors_said_are_masked_on_page_and_in_the_document() ->
 def test_every_chart_has_a_name_for_readers_of_screens() -> None:
     reader = read(page(a_report()))
 
-    assert [name for name, value in reader.attributes if (name, value) == ("role", "img")] == ["role"] * 5
-    assert len([value for name, value in reader.attributes if name == "aria-label" and value]) == 5
+    assert [name for name, value in reader.attributes if (name, value) == ("role", "img")] == ["role"] * 6
+    assert len([value for name, value in reader.attributes if name == "aria-label" and value]) == 6
 
 
 @pytest.mark.parametrize("by", list(By))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
 from mqworker.cli.main import mqworker
+from mqworker_services.pipeline.engine import Engine, LocalEngine, SparkEngine
 from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.lake_reading import BrokenFile
 from mqworker_services.pipeline.report.answers import make_report
 from mqworker_services.pipeline.report.figures import NO_NAME
-from mqworker_services.pipeline.report.files import UnreadableLake, look_at_files
+from mqworker_services.pipeline.report.files import look_at_files
 from mqworker_services.pipeline.report.question import By, Detail, Question, Report, Window
+from tests.pipeline.lake_content import paths_of
 from tests.pipeline.synthetic_lake import DAY_MS, FIRST_MS, KINDS, Ledger, write_lake, write_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MESSAGES = 20_000
 ALL = Window(None, FIRST_MS + 30 * DAY_MS)
@@ -28,18 +28,25 @@ ALL = Window(None, FIRST_MS + 30 * DAY_MS)
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Ledger]:
-    lake = Lake(tmp_path_factory.mktemp("history") / "lake")
-    return lake, write_lake(lake.events, MESSAGES, files_per_day=1)
+    lake = Lake.at(str(tmp_path_factory.mktemp("history") / "lake"))
+    return lake, write_lake(lake, MESSAGES, files_per_day=1)
 
 
-def report_on(spark: SparkSession, question: Question) -> Report:
-    return make_report(spark, question, look_at_files(question.lake, question.window))
+@pytest.fixture(params=["without Spark", "Spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return (
+        LocalEngine() if request.param == "without Spark" else SparkEngine(request.getfixturevalue("spark"))
+    )
 
 
-def test_counts_equal_the_ledger(spark: SparkSession, history: tuple[Lake, Ledger]) -> None:
+def report_on(engine: Engine, question: Question) -> Report:
+    return make_report(engine, question, look_at_files(question.lake, question.window))
+
+
+def test_counts_equal_the_ledger(engine: Engine, history: tuple[Lake, Ledger]) -> None:
     lake, ledger = history
 
-    report = report_on(spark, Question(lake, ALL, detail=Detail.PAGE))
+    report = report_on(engine, Question(lake, ALL, detail=Detail.PAGE))
 
     assert report.whole.counts.events == ledger.rows
     assert {group.name for group in report.groups} == {kind.name for kind in KINDS}
@@ -61,11 +68,11 @@ def test_counts_equal_the_ledger(spark: SparkSession, history: tuple[Lake, Ledge
     assert all(reason.example for reason in report.reasons if reason.error != "crashed")
 
 
-def test_duckdb_finds_the_same_figures(spark: SparkSession, history: tuple[Lake, Ledger]) -> None:
+def test_duckdb_finds_the_same_figures(engine: Engine, history: tuple[Lake, Ledger]) -> None:
     lake, _ = history
     since_ms, until_ms = FIRST_MS + DAY_MS + 5_000_000, FIRST_MS + 5 * DAY_MS + 7_777
 
-    report = report_on(spark, Question(lake, Window(since_ms, until_ms), By.QUEUE, slowest=7, sla_ms=900.0))
+    report = report_on(engine, Question(lake, Window(since_ms, until_ms), By.QUEUE, slowest=7, sla_ms=900.0))
 
     by_queue = {group.name: group for group in report.groups}
     rows = duckdb_figures(lake, since_ms, until_ms)
@@ -118,14 +125,14 @@ def duckdb_slowest(lake: Lake, since_ms: int, until_ms: int, most: int) -> list[
 
 
 def source(lake: Lake) -> str:
-    return f"read_parquet('{lake.events}/*/*/*.parquet', hive_partitioning = true)"
+    return f"read_parquet({[*map(str, paths_of(lake))]})"
 
 
 @pytest.mark.parametrize("by", [By.WORKER, By.HOUR, By.DAY])
-def test_any_grouping_adds_up_to_the_same(spark: SparkSession, history: tuple[Lake, Ledger], by: By) -> None:
+def test_any_grouping_adds_up_to_the_same(engine: Engine, history: tuple[Lake, Ledger], by: By) -> None:
     lake, ledger = history
 
-    report = report_on(spark, Question(lake, ALL, by, slowest=0))
+    report = report_on(engine, Question(lake, ALL, by, slowest=0))
 
     assert sum(group.counts.events for group in report.groups) == ledger.rows
     assert sum(group.counts.succeeded for group in report.groups) == ledger.total("succeeded")
@@ -135,49 +142,48 @@ def test_any_grouping_adds_up_to_the_same(spark: SparkSession, history: tuple[La
 
 
 def test_only_the_tasks_and_queues_asked_for_are_counted(
-    spark: SparkSession, history: tuple[Lake, Ledger]
+    engine: Engine, history: tuple[Lake, Ledger]
 ) -> None:
     lake, ledger = history
 
-    chosen = report_on(spark, Question(lake, ALL, tasks=["shop.send_mail"], queues=["mail"], slowest=0))
-    nobody = report_on(spark, Question(lake, ALL, tasks=["' OR 1=1 --"], slowest=0))
+    chosen = report_on(engine, Question(lake, ALL, tasks=["shop.send_mail"], queues=["mail"], slowest=0))
+    nobody = report_on(engine, Question(lake, ALL, tasks=["' OR 1=1 --"], slowest=0))
 
     assert [group.name for group in chosen.groups] == ["shop.send_mail"]
     assert chosen.whole.counts.enqueued == ledger.of("shop.send_mail", "enqueued")
     assert nobody.groups == []
 
 
-def test_rows_without_names_or_times_are_counted_too(spark: SparkSession, lake: Lake) -> None:
+def test_rows_without_names_or_times_are_counted_too(engine: Engine, lake: Lake) -> None:
     rows = [
-        {"event": "enqueued", "ts": FIRST_MS * 1000, "task_id": "a"},
+        {"event": "enqueued", "queue": "mail", "ts": FIRST_MS * 1000, "task_id": "a"},
         {"event": "succeeded", "ts": FIRST_MS * 1000 + 5, "task_id": "a", "attempt": 1},
         {"event": "buried", "ts": FIRST_MS * 1000 + 9, "task_id": "unreadable-7", "error": "undecodable"},
     ]
-    write_rows(lake.events, rows)
+    write_rows(lake, rows)
 
-    report = report_on(spark, Question(lake, ALL, detail=Detail.PAGE))
+    report = report_on(engine, Question(lake, ALL, detail=Detail.PAGE))
 
     assert [(group.name, group.counts.events) for group in report.groups] == [(NO_NAME, 3)]
     assert (report.whole.counts.succeeded, report.whole.counts.dead, report.whole.counts.failed) == (1, 1, 0)
     assert report.whole.times.run.percentile(50) is None
 
 
-def test_a_file_that_is_damaged_inside_is_named(spark: SparkSession, lake: Lake) -> None:
-    write_lake(lake.events, 5_000, days=1, files_per_day=1)
-    damaged = min(lake.events.rglob("*.parquet"))
+def test_a_file_that_is_damaged_inside_is_named(engine: Engine, lake: Lake) -> None:
+    write_lake(lake, 5_000, days=1, files_per_day=1)
+    damaged = min(paths_of(lake))
     content = bytearray(damaged.read_bytes())
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
     damaged.write_bytes(content)
 
-    with pytest.raises(UnreadableLake, match=r"the file .*part-0\.zstd\.parquet is damaged"):
-        report_on(spark, Question(lake, ALL))
+    with pytest.raises(BrokenFile, match=r"the file .*part-0\.zstd\.parquet is not a readable"):
+        report_on(engine, Question(lake, ALL))
 
 
 def report_command(*arguments: str) -> Result:
     return CliRunner().invoke(mqworker, ["pipeline", "report", *arguments])
 
 
-@pytest.mark.usefixtures("spark")  # the command finds the session of this process
 def test_the_command_writes_table_document_and_page(history: tuple[Lake, Ledger], tmp_path: Path) -> None:
     lake, ledger = history
     target = tmp_path / "report.html"

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 from mqworker import App
+from mqworker.errors import InvalidArgument
 from mqworker.model.envelope import decode_call
 from mqworker.model.settlement import Ack, Bury, Failure
 from mqworker.settings import Settings
-from tests.pipeline.event_factory import append_events
+from mqworker_services.pipeline.options import read_options
+from tests.pipeline.event_factory import append_block_at, append_events
 from tests.support.real_server import RealServer
 
 if TYPE_CHECKING:
@@ -240,3 +242,32 @@ def test_a_wrong_write_is_refused_and_enqueues_nothing(
 def write(rows: DataFrame, settings: Settings, *, mode: str = "append", **options: str) -> None:
     chosen = {"redis_url": settings.redis_url or "", "task": "add", "queue": "bulk"} | options
     rows.write.format("mqworker").mode(mode).options(**chosen).save()
+
+
+def test_a_read_begins_where_it_is_told_to(settings: Settings, server: RealServer) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: PLC0415
+
+    from mqworker_services.pipeline.event_reading import EventPartition, EventReader  # noqa: PLC0415
+    from mqworker_services.pipeline.event_streaming import EventStreamReader  # noqa: PLC0415
+
+    begin_ms = 1_790_035_200_000  # 2026-09-22
+    with server.client() as client:
+        for number in range(10):
+            append_block_at(client, "mail", begin_ms + number * 1000, [f"m{number}"])
+    given = {"redis_url": settings.redis_url or ""}
+    for starting, expected in (
+        ("earliest", 10),
+        ("2026-09-22T00:00:07", 3),
+        ("2026-09-22T02:00:07.001+02:00", 2),
+        ("2027-01-01", 0),
+        ("latest", 0),
+    ):
+        options = read_options(given | {"starting": starting})
+        parts = EventReader(options).partitions()
+        blocks = sum(part.piece.blocks for part in parts if isinstance(part, EventPartition))
+        begin = EventStreamReader(options).initialOffset()
+        end = EventStreamReader(options).latestOffset(begin, ReadAllAvailable())
+        assert (starting, blocks) == (starting, expected)
+        assert end["mail"]["blocks"] - begin["mail"]["blocks"] == expected
+    with pytest.raises(InvalidArgument, match="option starting is 'soon'; accepted are earliest, latest"):
+        read_options({"starting": "soon"})

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mqworker import App
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.settings import Settings
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import Connection, open_connection
 from mqworker.store.store import Store
@@ -60,6 +62,14 @@ def store(server: RealServer) -> Iterator[Store]:
     opened = open_store(server.url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def app(server: RealServer) -> Iterator[App]:
+    """An app on the shared server; a module whose app has other settings has its own."""
+    made = App("shop", settings=Settings(redis_url=server.url))
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -151,6 +151,7 @@ def test_loading_server_is_unavailable_until_it_has_loaded(connect: Connect) -> 
 def test_demoted_primary_is_left_at_once(connect: Connect) -> None:
     with RealServer() as server:
         connection = connect(server.url)
+        connection.execute([("EVAL", "return 1", 0)], None)  # it took a script before
         before = connection.execute([("CLIENT", "ID")], None)
         with server.client() as client:
             client.execute_command("REPLICAOF", "127.0.0.1", "1")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mqworker import App, Gq, Rsmq
 from mqworker.errors import ConfigurationError, NotSupported
 from mqworker.settings import Settings
-from mqworker.tasks.model_marks import publish_models
+from mqworker.tasks.foreign_queues import publish_models
 from tests.support.real_server import RealServer
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("model", [Rsmq(), Gq()])

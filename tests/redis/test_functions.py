@@ -56,7 +56,7 @@ def test_functions_and_methods_see_the_same_elements(server: RealServer, queue: 
     [
         ("mq_push", 1, "q"),
         ("mq_push", 0, "q"),
-        ("mq_push", 1, "a:b", "x"),
+        ("mq_push", 1, "a b", "x"),
         ("mq_push", 1, "taken", "x"),
         ("mq_pop", 1, "q", "x"),
         ("mq_pop", 1, "q", 0),

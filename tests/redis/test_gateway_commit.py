@@ -117,7 +117,7 @@ def test_one_bad_call_never_fails_its_neighbours(party: Party, server: RealServe
         ["push", "q", [b"fine"]],
         ["push", "taken", [b"x"]],
         ["push", "q", []],
-        ["push", "no such name!", [b"x"]],
+        ["push", "no such\nname", [b"x"]],
         ["choke"],
         ["what?"],
         ["recover", "q"],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 
+import mqworker.tasks.job as jobs
 from mqworker import App, Context, JobStatus, as_completed, wait_all
 from mqworker.errors import (
     InvalidArgument,
@@ -18,20 +18,9 @@ from mqworker.errors import (
     TaskExpired,
     TaskFailed,
 )
-from mqworker.settings import Settings
-from mqworker.tasks import result_watch
 from mqworker.tasks.running.progress import Progress
 from tests.support.deadline import wait_until
 from tests.support.hand_worker import HandWorker
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -58,7 +47,7 @@ def waiters(app: App) -> int:
 def test_a_result_that_comes_later_is_announced_and_not_polled_for(
     app: App, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_watch, "POLL_MS", 60_000)
+    monkeypatch.setattr(jobs, "POLL_MS", 60_000)
     task = app.task(name="t")(lambda: 7)
     job = task.enqueue()
     results: list[int] = []
@@ -74,7 +63,7 @@ def test_a_result_that_comes_later_is_announced_and_not_polled_for(
 def test_a_lost_announcement_costs_a_moment_and_not_the_result(
     app: App, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_watch, "POLL_MS", 20)
+    monkeypatch.setattr(jobs, "POLL_MS", 20)
     job = app.task(name="t")(lambda: 7).enqueue()
     results: list[int] = []
     thread = in_background(lambda: results.append(job.result(timeout=15)))
@@ -155,8 +144,8 @@ def test_a_job_whose_deadline_passed_has_expired(app: App, worker: HandWorker) -
 def test_an_expired_job_that_no_worker_reported_yet_ends_the_wait_too(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result_watch, "POLL_MS", 20)
-    monkeypatch.setattr(result_watch, "FIRST_SEARCH_MS", 20)
+    monkeypatch.setattr(jobs, "POLL_MS", 20)
+    monkeypatch.setattr(jobs, "FIRST_SEARCH_MS", 20)
     job = app.task(name="t")(lambda: 1).using(deadline=0.001).enqueue()
 
     with pytest.raises(TaskExpired):

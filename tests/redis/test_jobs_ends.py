@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
@@ -15,21 +14,11 @@ from mqworker.model.instant import At
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId
 from mqworker.queues.work.queue import WorkQueue
-from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
 from tests.support.messages import a_message
 from tests.support.raw_queue import RawQueue
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 @pytest.fixture

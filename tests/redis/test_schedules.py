@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from mqworker import App
 from mqworker.errors import ConfigurationError, InvalidArgument
-from mqworker.settings import Settings
 from mqworker.tasks.schedules.schedule import publish_schedules
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
@@ -19,14 +17,6 @@ from tests.support.real_server import RealServer
 
 LONG_AGO_MS = 3_600_000
 TICK_MS = 100
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 def fired_ids(app: App) -> list[str]:

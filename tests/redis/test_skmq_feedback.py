@@ -63,7 +63,7 @@ def send_another(store: Store, queue: WorkQueue, message: str) -> None:
 
 
 def feedback_procedure(word: str, asker: ConsumerName) -> Procedure[str]:
-    return procedure_of("skmq_feedback", word, MSGID, ["", "127.0.0.1"], RULES, asker)
+    return procedure_of("skmq_feedback", word, MSGID, ["", "127.0.0.1", None], RULES, asker)
 
 
 def feedback(store: Store, word: str, asker: ConsumerName = THIRD) -> str:

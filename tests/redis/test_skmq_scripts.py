@@ -149,7 +149,7 @@ def test_every_script_of_the_model_is_called_here(store: Store) -> None:
 
 
 def without_stamps(dump: dict[Any, Any]) -> dict[Any, Any]:
-    """The index notes when: a later instant of the same entry is no change."""
+    """The index notes when: a later instant of the same entry is not a change."""
     return {
         key: {name: re.sub(rb"^\d{13} ", b"", entry) for name, entry in value.items()}
         if key.endswith(b":messages")

@@ -83,7 +83,8 @@ def test_a_bad_call_fails_in_the_producer_and_nothing_is_stored(app: App) -> Non
     with pytest.raises(InvalidArgument, match="missing a required argument: 'b'"):
         add.enqueue(1)  # type: ignore[call-arg] # wrong on purpose
     with pytest.raises(
-        InvalidArgument, match=r"argument 'b' of shop.add: a object cannot be sent; accepted are"
+        InvalidArgument,
+        match=r"argument 'b' of shop.add: type object cannot be sent; accepted are",
     ):
         add.enqueue(1, object())
     with pytest.raises(InvalidArgument, match=r"10,\d+ bytes; accepted are up to 10,000"):

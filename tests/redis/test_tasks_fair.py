@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,21 +11,11 @@ from mqworker import App, Fair, JobStatus, Rate, Task, chain
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.settlement import RetryAt
 from mqworker.queues.work.queue import WorkQueue
-from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.hand_worker import HandWorker
-from tests.support.real_server import RealServer
 
 Foreign: TypeAlias = Any
 """Whatever a caller may give."""
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -132,7 +121,7 @@ def test_a_waiting_call_is_found_and_cancelled(app: App, queue: WorkQueue) -> No
     work = Work(app)
     jobs = work.task.enqueue_many([("a", 0), ("a", 1), ("b", 0)])
 
-    assert jobs[0].status() is JobStatus.DELAYED
+    assert jobs[0].status() is JobStatus.LIMITED
     assert jobs[0].cancel()
 
     assert work.run(room=3) == "ab"

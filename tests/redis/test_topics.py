@@ -662,7 +662,7 @@ def test_a_peer_that_would_bring_such_a_pair_about_indirectly_is_refused(topics:
 
 @pytest.mark.parametrize("name", ["", None, 1, b"FOO", "x" * 513, "\ud800", "ü" * 257])
 def test_names_that_are_none_are_refused(topics: Topics, raw: redis.Redis, name: Anything) -> None:
-    """SPEC §1.3: an empty key; and whatever else is no name."""
+    """SPEC §1.3: an empty key; and whatever else is not a name."""
     for call in (
         lambda: topics.publish(name, b"x"),
         lambda: topics.subscribe(name, "BAR", P1),

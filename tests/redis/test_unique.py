@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mqworker import App, JobStatus, Unique
 from mqworker.errors import InvalidArgument
 from mqworker.model.event import decode_block
 from mqworker.model.settlement import Park
-from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 def test_the_last_call_replaces_the_one_that_waits_and_lets_it_wait_anew(app: App) -> None:

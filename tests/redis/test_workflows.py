@@ -5,10 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from mqworker import App, JobStatus, MemberFailure, Rate, Retry, chain, chord, group
+from mqworker import (
+    App,
+    EncryptionKey,
+    Files,
+    JobStatus,
+    Keyring,
+    MemberFailure,
+    Rate,
+    Retry,
+    chain,
+    chord,
+    group,
+)
 from mqworker.errors import (
     InvalidArgument,
     ResultNotKept,
@@ -61,10 +74,15 @@ class Site:
         self.broker.round()
 
 
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url, max_message_bytes=10_000))
+@pytest.fixture(params=["plain", "encrypted", "offloaded"])
+def app(server: RealServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """An app on the shared server: with plain payloads, with keys, and with every payload elsewhere."""
+    made = App(
+        "shop",
+        settings=Settings(redis_url=server.url, max_message_bytes=10_000),
+        keys=Keyring(EncryptionKey("k1", b"x" * 32)) if request.param == "encrypted" else None,
+        offload=Files(tmp_path, above=1, most=10_000) if request.param == "offloaded" else None,
+    )
     yield made
     made.close()
 
@@ -278,6 +296,7 @@ def test_members_of_a_task_that_keeps_no_results_hand_them_on_all_the_same(app: 
     assert job.result(timeout=0) == 3
 
 
+@pytest.mark.parametrize("app", ["plain", "encrypted"], indirect=True)
 def test_an_input_too_large_for_a_message_fails_the_call_with_the_limit(app: App, site: Site) -> None:
     @app.task
     def long(count: int) -> str:
@@ -290,6 +309,7 @@ def test_an_input_too_large_for_a_message_fails_the_call_with_the_limit(app: App
         job.result(timeout=0)
 
 
+@pytest.mark.parametrize("app", ["plain"], indirect=True)  # what is sealed, a broker cannot look into
 def test_an_input_of_too_many_values_is_refused_before_it_is_stored(app: App, site: Site) -> None:
     @app.task
     def many(count: int) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from mqworker import App, JobStatus, MemberFailure, WorkflowJob, chain, chord, group
 from mqworker.errors import InvalidArgument, ResultNotKept, TaskCancelled, TaskFailed
 from mqworker.queues.work.keys import workflow_key
-from mqworker.settings import Settings
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
 from tests.support.real_server import RealServer
@@ -58,14 +56,6 @@ class Site:
     def dead(self) -> list[str]:
         """Ids of the dead letters."""
         return [letter.id for letter in self.app.work_queue().dead_letters()]
-
-
-@pytest.fixture
-def app(server: RealServer) -> Iterator[App]:
-    """An app on the shared server."""
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -15,12 +15,15 @@ from tests.support.real_server import RealServer
 def test_the_status_shows_what_goes_through_a_gateway(
     gateway_server: RealServer, redismq_node: RealNode, redismq_port: int
 ) -> None:
-    line = CommandLine(gateway_server)
+    line, place = (
+        CommandLine(gateway_server),
+        f"127.0.0.1:{redismq_port}",
+    )  # other nodes may be seen there, too
 
     def figures() -> dict[str, object]:
         """Nothing was seen of it before the first heartbeat of its node."""
         nodes = json.loads(line.type("status", "--json").output)["nodes"]
-        gateways = [each for node in nodes for each in node["gateways"] if each["name"] == "redismq"]
+        gateways = [each for node in nodes for each in node["gateways"] if each["listens"] == place]
         return gateways[0] if gateways else {"in": -1}
 
     before = redismq_node.facts("gateway:redismq")
@@ -31,7 +34,7 @@ def test_the_status_shows_what_goes_through_a_gateway(
         screen = line.type("status").output
     line.store.close()
 
-    assert shown["listens"] == f"127.0.0.1:{redismq_port}"
+    assert shown["name"] == "redismq"
     assert isinstance(shown["connections"], int)
     assert shown["connections"] >= 1
-    assert f"  redismq  127.0.0.1:{redismq_port}" in screen
+    assert f"  redismq  {place}" in screen

@@ -175,7 +175,7 @@ def test_with_tls_and_token_a_client_comes_in_from_anywhere(guarded: RealNode, q
         assert len(client.execute_command("MQ.PUSH", queue.name, "a")) == 1
 
 
-@pytest.mark.parametrize("token", [None, "wrong", "open-sesam", "x" * 100_000])
+@pytest.mark.parametrize("token", [None, "wrong", "open-sesam", "x" * 10_000])
 def test_without_the_token_nothing_is_served(guarded: RealNode, token: str | None) -> None:
     with guarded_client(guarded, token) as client, pytest.raises(redis.exceptions.AuthenticationError):
         client.execute_command("MQ.PUSH", "q", "a")

@@ -23,6 +23,7 @@ class HandWorker:
             clock=clock or SystemClock(),
             max_message_bytes=app.settings.max_message_bytes,
             hooks=app.hooks,
+            payloads=app.connections.payloads,
             link=StoreTaskLink(app.work_queue, clock or SystemClock(), app.connections.async_queue),
         )
 

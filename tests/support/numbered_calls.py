@@ -99,6 +99,22 @@ def _purge(store: Store) -> Call[Any]:
     return work(store).calls.purge("waiting", 100)
 
 
+def _set_limit(store: Store) -> Call[Any]:
+    return work(store).calls.set_limit("t", 4)
+
+
+def _close(store: Store) -> Call[Any]:
+    return work(store).calls.close(["t"], 1_000)
+
+
+def _spend(store: Store) -> Call[Any]:
+    queue = work(store)
+    queue.enqueue(a_message(limits="t=10/1000/10*&1"))
+    queue.admit(1)
+    (delivery,) = queue.claim(1, consumer="north")
+    return queue.calls.spend(delivery.fence, 5, [1], "north")  # type: ignore[arg-type]
+
+
 def _configure(store: Store) -> Call[Any]:
     return work(store).calls.configure(paused="1")
 
@@ -239,6 +255,9 @@ PREPARE_BY_SCRIPT: Mapping[str, Prepare] = {
     "revive": _in_lane(_revive),
     "purge": _in_lane(_purge),
     "configure": _in_lane(_configure),
+    "set_limit": _in_lane(_set_limit),
+    "close": _in_lane(_close),
+    "spend": _in_lane(_spend),
     "push": _in_lane(_push),
     "pop": _in_lane(_pop),
     "ack": _in_lane(_ack),

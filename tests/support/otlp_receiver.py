@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from tests.support.http_receiver import HttpReceiver
 
 Mood = Literal["kind", "refuses", "unwell", "babbles", "stalls"]
 
@@ -36,8 +36,8 @@ class ReceivedSpan:
     resource: dict[str, Any] = field(hash=False)
 
 
-class OtlpReceiver:
-    """Listens on a port of this machine; use it in a `with` block."""
+class OtlpReceiver(HttpReceiver):
+    """Keeps spans and metrics."""
 
     def __init__(self) -> None:
         self.mood: Mood = "kind"
@@ -46,32 +46,12 @@ class OtlpReceiver:
         self._spans: list[ReceivedSpan] = []
         self._metrics: list[Any] = []
         self._released = threading.Event()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                code, answer = receiver._take(self.path, body)
-                self.send_response(code)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        super().__init__(self._take)
 
     @property
     def url(self) -> str:
         """For OTEL_EXPORTER_OTLP_ENDPOINT."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self.address}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -89,16 +69,11 @@ class OtlpReceiver:
             newest = {metric.name: metric for metric in self._metrics}
         yield from newest.items()
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._released.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, error, trace)
 
     def _take(self, path: str, body: bytes) -> tuple[int, bytes]:
         self.requests += 1

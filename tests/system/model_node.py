@@ -79,9 +79,15 @@ class ModelNode:
 
     def kill(self, child: str) -> None:
         """SIGKILL a child that is ready, as soon as there is one."""
-        wait_until(lambda: child in self.children(), f"{child} is ready", DEADLINE_S)
+        pids: list[int] = []
+
+        def is_ready() -> bool:
+            pids.extend(pid for name, pid in self.children().items() if name == child)
+            return bool(pids)
+
+        wait_until(is_ready, f"{child} is ready", DEADLINE_S)
         with suppress(ProcessLookupError):
-            os.kill(self.children()[child], signal.SIGKILL)
+            os.kill(pids[0], signal.SIGKILL)
 
     def kill_all(self) -> None:
         """SIGKILL the supervisor; the kernel ends the others."""
@@ -90,6 +96,10 @@ class ModelNode:
     def stop(self) -> None:
         """As an operator does it."""
         self.tasks.app.close()
+        self.stop_node()
+
+    def stop_node(self) -> None:
+        """The node alone: what it did can still be asked."""
         if not self._node.is_running:
             return
         try:

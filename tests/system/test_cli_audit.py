@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,12 +15,15 @@ from mqworker.model.names import ConsumerName
 from mqworker.model.settlement import Bury
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message
-from tests.support.real_server import RealServer
 
 CHANGING: dict[str, tuple[str, ...]] = {
     "queue pause": ("mail",),
     "queue resume": ("mail",),
     "queue limit": ("mail", "500"),
+    "limit set": ("mail", "shop.charge", "8"),
+    "limit lift": ("mail", "shop.charge"),
+    "limit close": ("mail", "shop.charge", "--for", "10m"),
+    "limit open": ("mail", "shop.charge"),
     "queue purge": ("mail", "--yes"),
     "job cancel": ("waits", "-q", "mail"),
     "job retry": ("died", "-q", "mail"),
@@ -31,6 +35,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "rsmq message delete": ("-n", "old", "-i", "<id>"),
     "rsmq message visibility": ("-n", "old", "-i", "<id>", "-t", "5"),
     "pipeline release": ("mail",),
+    "offload sweep": (),
     "functions install": (),
     "functions remove": (),
     "doctor": ("--remove-quarantined", "--yes"),
@@ -47,33 +52,28 @@ WORKING = {
 """These are what producers and consumers do all day, and no operation on a system."""
 LOOKING = {
     *("queue list", "queue show", "job list", "job show", "job explain", "dead list", "dead show"),
-    *("dead causes", "status", "health", "audit", "completion", "functions list", "rsmq queue list"),
+    *("dead causes", "status", "health", "audit", "completion", "acl", "functions list", "rsmq queue list"),
+    *("keys new", "keys list", "limit show"),
     *("explain", "stats", "strike list", "schedule list", "schedule show", "workflow list", "workflow show"),
     *("rsmq queue describe", "pipeline report", "pipeline verify", "pipeline archive", "pipeline compact"),
+    *("pipeline convert", "pipeline sql", "pipeline trace"),
 }
 RUNNING = {"run", "serve", "redis", "web", "new"}
 """They start something, or write files; on the server they change nothing by themselves."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
 @pytest.fixture
-def line(server: RealServer) -> CommandLine:
-    with server.client() as client:
-        client.flushall()
+def line(line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.setenv("MQWORKER_OFFLOAD", str(tmp_path))
+    with line.server.client() as client:
         client.sadd("mqw:queues", b"\xff")
-    typed = CommandLine(server)
-    queue = typed.queue("mail")
+    queue = line.queue("mail")
     queue.enqueue(a_message(id="died"))
     (delivery,) = queue.claim(1, consumer=ConsumerName("node"))
     queue.settle(Bury(delivery, "poison"), consumer=ConsumerName("node"))
     queue.enqueue(a_message(id="waits"))
-    typed.type("rsmq", "queue", "create", "-n", "old")
-    return typed
+    line.type("rsmq", "queue", "create", "-n", "old")
+    return line
 
 
 # Any: what JSON holds.

@@ -1,7 +1,5 @@
 """`mqworker dead` against a real server."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from mqworker.model.envelope import encode_call
@@ -9,22 +7,6 @@ from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Bury, Failure
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
-@pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    with server.client() as client:
-        client.flushall()
-    line = CommandLine(server)
-    yield line
-    line.store.close()
 
 
 def bury(line: CommandLine, queue: str, count: int) -> list[MessageId]:

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from mqworker.model.quarantine import Quarantine
 from mqworker.queues.work.diagnosis import find_bad_entries, remove
 from tests.support.command_line import CommandLine, a_child
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
-@pytest.fixture
-def line(server: RealServer) -> CommandLine:
-    with server.client() as client:
-        client.flushall()
-    return CommandLine(server)
 
 
 def test_on_clean_data_nothing_is_wrong(line: CommandLine) -> None:

@@ -1,7 +1,6 @@
 """`mqworker job` against a real server: above all, why a message is not running."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,26 +13,15 @@ from mqworker.model.value_codec import pack
 from mqworker.tasks.running.progress import progress_call
 from tests.support.command_line import CONSUMER, CommandLine
 from tests.support.messages import a_message, some_messages
-from tests.support.real_server import RealServer
 
 FAILURE = Failure("ValueError", "bad address, password=hunter2\x1b[2J", "Traceback …")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
 @pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    with server.client() as client:
-        client.flushall()
-    line = CommandLine(server)
+def line(line: CommandLine) -> CommandLine:
     line.queue("other").enqueue(a_message())
     line.add_node("mail")
-    yield line
-    line.store.close()
+    return line
 
 
 def a_delivery(line: CommandLine) -> Delivery:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mqworker.model.settlement import Bury, Failure
 from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message, some_messages
-from tests.support.real_server import RealServer
 
 MODELS = {
     "legacy": {
@@ -24,21 +21,11 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
 @pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    with server.client() as client:
-        client.flushall()
-    line = CommandLine(server)
+def line(line: CommandLine) -> CommandLine:
     line.queue("mail").enqueue(*some_messages(3))
     line.add_node("mail", models=MODELS)
-    yield line
-    line.store.close()
+    return line
 
 
 @pytest.fixture

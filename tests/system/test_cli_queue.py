@@ -1,30 +1,17 @@
 """`mqworker queue` against a real server."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from mqworker.model.instant import After
 from mqworker.model.settlement import Ack, Run
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message, some_messages
-from tests.support.real_server import RealServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
 
 
 @pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    with server.client() as client:
-        client.flushall()
-    line = CommandLine(server)
+def line(line: CommandLine) -> CommandLine:
     line.queue("mail").enqueue(*some_messages(3), a_message(due=After(60_000)))
-    yield line
-    line.store.close()
+    return line
 
 
 def test_list_shows_each_queue_with_its_depths(line: CommandLine) -> None:

@@ -19,21 +19,6 @@ from tests.support.real_cluster import RealCluster
 from tests.support.real_server import RealServer
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
-@pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    with server.client() as client:
-        client.flushall()
-    line = CommandLine(server)
-    yield line
-    line.store.close()
-
-
 def test_healthy_exits_with_0_and_shows_node_workers_and_queues(line: CommandLine) -> None:
     line.add_node("mail")
     line.queue("mail").enqueue(*some_messages(3))

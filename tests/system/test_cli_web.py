@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,19 +14,6 @@ from mqworker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message
 from tests.support.real_server import RealServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RealServer]:
-    with RealServer() as running:
-        yield running
-
-
-@pytest.fixture
-def line(server: RealServer) -> Iterator[CommandLine]:
-    made = CommandLine(server)
-    yield made
-    made.store.close()
 
 
 def test_an_address_that_others_reach_is_refused_without_tokens(line: CommandLine) -> None:

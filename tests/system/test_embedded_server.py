@@ -371,7 +371,7 @@ def test_a_socket_of_another_program_is_a_clear_error(data_dir: Path) -> None:
     listener = _python(FOREIGN_PROGRAM, place.socket_path)
     _hear(listener)
 
-    with pytest.raises(ConfigurationError, match="in use by something that is no Redis server"):
+    with pytest.raises(ConfigurationError, match="in use by something that is not a Redis server"):
         EmbeddedServer(data_dir).start()
 
     assert find_server(data_dir) is None

@@ -90,8 +90,8 @@ def a_record(id_: str, extras: str = "-", fields: str = "") -> bytes:
 def test_a_blocking_pop_at_an_impossible_name_is_refused(node: RealNode) -> None:
     port = int(node.facts("gateway:redismq")["listens"].rpartition(":")[2])
     with RespClient(port) as client:
-        answer = client.say("MQ.POP", "a b", "1", "BLOCK", "500")
-        other_order = client.say("MQ.POP", "1", "BLOCK", "500", "a b")
+        answer = client.say("MQ.POP", "a\x01b", "1", "BLOCK", "500")
+        other_order = client.say("MQ.POP", "1", "BLOCK", "500", "a\x01b")
 
     assert isinstance(answer, Exception)
     assert isinstance(other_order, Exception)

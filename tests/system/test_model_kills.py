@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
@@ -58,18 +60,84 @@ def test_an_rsmq_task_outlives_its_dispatchers(start: StartNode) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
-def test_a_gq_task_is_begun_again_if_that_is_allowed_when_its_dispatcher_dies(
+@pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])
+def test_a_gq_task_outlives_its_dispatchers(
+    kind: str, guarantee: str, start: StartNode, database_of: DatabaseOf
+) -> None:
+    node = start(Gq(url=database_of(kind), heartbeat=1.0, guarantee=guarantee))
+    long = node.tasks.count.enqueue_many([(number, 6.0) for number in range(2)])
+    node.wait("begun", 2)
+
+    for dispatcher in range(3):
+        node.kill("dispatcher")
+        node.tasks.count.enqueue(10 + dispatcher, 0.0)
+        time.sleep(1.2)  # several of these are longer than gq lets a silent consumer live
+
+    node.wait_until(lambda: {job.status() for job in long} == {JobStatus.SUCCEEDED}, "both are settled")
+    node.wait_until(lambda: len(node.counted("ended")) == 5, "all ran")
+    assert max(node.counted("begun").values()) == 1
+
+
+def test_what_a_killed_dispatcher_had_claimed_and_given_to_nobody_comes_back_at_once(
+    start: StartNode,
+) -> None:
+    node = start(Gq(heartbeat=30.0))
+    node.tasks.count.enqueue_many([(number, 0.05) for number in range(TASKS)])
+    node.wait("begun", 5)
+
+    for begun in (10, 20, 30):
+        node.kill("dispatcher")
+        node.wait("begun", begun)
+
+    node.wait_until(lambda: len(node.counted("ended")) == TASKS, "all ran, long before a silent one is dead")
+    assert max(node.counted("begun").values()) == 1
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
+def test_a_gq_task_outlives_dispatchers_that_die_before_they_have_taken_anything_over(
     guarantee: str, start: StartNode
 ) -> None:
-    node = start(Gq(heartbeat=0.3, guarantee=guarantee))
-    node.tasks.count.enqueue(1, 3.0)
+    node = start(Gq(heartbeat=2.0, guarantee=guarantee))
+    long = node.tasks.count.enqueue_many([(number, 4.0) for number in range(2)])
+    node.wait("begun", 2)
+
+    for _ in range(8):
+        node.kill("dispatcher")  # as soon as it is ready
+
+    node.wait_until(lambda: {job.status() for job in long} == {JobStatus.SUCCEEDED}, "both are settled")
+    assert max(node.counted("begun").values()) == 1
+
+
+@pytest.mark.parametrize("model", [Gq(heartbeat=0.5), Rsmq(vt=10)], ids=["gq", "rsmq"])
+def test_a_worker_that_is_stopped_while_dispatchers_change_keeps_what_it_runs(
+    model: Model, start: StartNode
+) -> None:
+    node = start(model)
+    long = node.tasks.count.enqueue_many([(number, 3.0) for number in range(2)])
+    node.wait("begun", 2)
+    stopped = node.children()["worker:0"]
+
+    os.kill(stopped, signal.SIGSTOP)
+    node.kill("dispatcher")
+    time.sleep(2.5)  # longer than gq lets a silent consumer live; the other worker has spoken
+    os.kill(stopped, signal.SIGCONT)
+
+    node.wait("ended", 2)
+    still = {JobStatus.RUNNING, JobStatus.WAITING}
+    node.wait_until(lambda: still.isdisjoint(job.status() for job in long), "both are settled")
+    assert max(node.counted("begun").values()) == 1
+
+
+def test_a_stop_right_after_the_dispatchers_death_settles_what_workers_finish(start: StartNode) -> None:
+    node = start(Gq(heartbeat=2.0))
+    [job] = node.tasks.count.enqueue_many([(1, 1.5)])
     node.wait("begun", 1)
 
     node.kill("dispatcher")
+    node.stop_node()
 
-    node.wait("ended", 1)
-    assert len(node.lines("begun")) == (1 if guarantee == "at_most_once" else 2)
-    assert len(node.lines("ended")) == 1  # at no time by two
+    assert len(node.lines("ended")) == 1
+    assert job.status() is JobStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize("kind", ["redis", "sqlite", "postgres", "mariadb"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -96,7 +98,7 @@ def test_without_redis_a_node_lives_is_not_ready_and_tells_what_it_knows(server:
         wait_until(lambda: value(node.scrape(), "mqworker_redis_up") == 1, "up again", DEADLINE_S)
 
 
-def test_what_is_counted_equals_the_events(server: RealServer) -> None:
+def test_what_is_counted_equals_the_events_and_the_lake(server: RealServer, tmp_path: Path) -> None:
     send, fail, nap = shop(server)
     with MonitoredNode(server.url) as node:
         send.enqueue_many([(number,) for number in range(300)])
@@ -122,12 +124,30 @@ def test_what_is_counted_equals_the_events(server: RealServer) -> None:
     for event in ("enqueued", "succeeded", "retried", "buried"):
         counted = value(scraped, "mqworker_messages_total", queue="mail", event=event)
         assert (event, counted) == (event, events.count(event))
+    archived = _archived_events(server, tmp_path, "mail")
+    assert archived == Counter(events)
     assert value(scraped, "mqworker_runs_total", queue="mail", task="shop.fail", outcome="retried") == 7
     assert value(scraped, "mqworker_runs_total", queue="mail", task="shop.fail", outcome="buried") == 7
     assert 0.3 <= value(scraped, "mqworker_process_seconds_sum", queue="slow", task="shop.nap") < 30
     slow = {"queue": "slow", "task": "shop.nap"}
     assert value(scraped, "mqworker_process_seconds_bucket", **slow, le="0.262144") == 0
     assert value(scraped, "mqworker_process_seconds_bucket", **slow, le="1073.741824") == 1
+
+
+def _archived_events(server: RealServer, folder: Path, queue: str) -> Counter[str]:
+    """What the lake has of a queue's events once they are archived."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'mqworker[lake]'")
+    from mqworker_services.pipeline.archive import ArchivePlan, archive_once  # noqa: PLC0415 - see above
+    from mqworker_services.pipeline.engine import LocalEngine  # noqa: PLC0415 - as above
+    from mqworker_services.pipeline.lake import Lake  # noqa: PLC0415 - as above
+    from mqworker_services.pipeline.lake_reading import read_columns  # noqa: PLC0415 - as above
+    from mqworker_services.pipeline.schema import ARROW_SCHEMA  # noqa: PLC0415 - as above
+    from mqworker_services.pipeline.table import lake_files  # noqa: PLC0415 - as above
+
+    lake = Lake.at(str(folder / "lake"))
+    archive_once(LocalEngine(), ArchivePlan(Settings(redis_url=server.url), lake), lambda *_: None)
+    rows = [row for file in lake_files(lake) for row in read_columns(lake, file, ARROW_SCHEMA).to_pylist()]
+    return Counter(row["event"] for row in rows if row["queue"] == queue)
 
 
 def test_counters_never_fall_whoever_is_killed(server: RealServer) -> None:
@@ -206,7 +226,7 @@ def test_scale_tells_work_and_how_many_workers_it_wants(server: RealServer) -> N
         ("/scale/mail?target_wait_s=nan", 400, "accepted: a number"),
         ("/scale/mail?wait=3", 400, "'wait' is unknown; accepted are target_wait_s, soon_s, slots"),
         ("/scale/" + "q" * 300, 400, "queue"),
-        ("/scale/a%20b", 400, "queue"),
+        ("/scale/a%01b", 400, "queue"),
         ("/nowhere", 404, "/readyz"),
         ("/", 200, "/metrics"),
     ],
@@ -330,10 +350,15 @@ def test_health_answers_without_importing_anything_heavy(server: RealServer) -> 
 def _quickest_s(node: RealNode, *arguments: str) -> float:
     taken: list[float] = []
     for _ in range(7):
-        began = time.perf_counter()
+        began_s = _cpu_of_children_s()  # not the time that passes: others may be using the machine
         subprocess.run([sys.executable, *arguments], cwd=node.directory, capture_output=True, check=True)
-        taken.append(time.perf_counter() - began)
+        taken.append(_cpu_of_children_s() - began_s)
     return min(taken)
+
+
+def _cpu_of_children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _health(node: RealNode, question: str) -> tuple[int, str]:

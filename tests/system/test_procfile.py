@@ -147,7 +147,7 @@ def test_every_gateway_works_and_a_stop_loses_nothing(procfile: Procfile) -> Non
     assert seconds < HONCHO_KILLS_AFTER_S + 1  # Honcho itself needs a moment
     procfile.start()
     wait_until(lambda: len(set(procfile.noted())) == ORDERS, "all orders were noted", DEADLINE_S)
-    assert sorted(procfile.noted()) == list(range(ORDERS))  # a stop is no crash: nothing ran twice
+    assert sorted(procfile.noted()) == list(range(ORDERS))  # a stop is not a crash: nothing ran twice
     with GomqClient(f"127.0.0.1:{procfile.ports['gomq']}") as client:
         client.subscribe("kept", "late")
         assert observe_one(client, "late") == b"until somebody listens"

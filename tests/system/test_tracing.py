@@ -26,6 +26,7 @@ from tests.support.real_server import RealServer
 
 DEADLINE_S = 60.0
 CONSUMER = 5
+PRODUCER = 4
 INTERNAL = 1
 ERROR = 2
 
@@ -66,6 +67,14 @@ def hold(seconds: float) -> None:
 
 @app.subscribe("orders")
 def heard(order: dict) -> None:
+    pass
+"""
+
+
+SCHEDULED = """
+@app.schedule(every=1)
+@app.task
+def tick() -> None:
     pass
 """
 
@@ -308,6 +317,27 @@ def test_metrics_of_the_convention_count_every_run_though_few_are_recorded(
     assert list(by_task["shop.price"].explicit_bounds) == list(BOUNDS_S)
     assert sum(by_task["shop.price"].bucket_counts) == 50
     assert plain(by_task["shop.die"].attributes)["error.type"] == "WorkerCrashed"
+
+
+def test_the_firing_of_a_schedule_is_a_span_that_its_run_is_linked_to(
+    server: RealServer, receiver: OtlpReceiver
+) -> None:
+    node = a_node(server, receiver)
+    (node.directory / "shop.py").write_text(APP + SCHEDULED)
+    with node:
+        wait_until(lambda: len(receiver.spans("process")) >= 2, "two runs", DEADLINE_S)
+        wait_until(lambda: len(receiver.spans("send default")) >= 2, "two firings", DEADLINE_S)
+
+    runs = {span.attributes["messaging.message.id"]: span for span in receiver.spans("process")}
+    fired = {span.attributes["messaging.message.id"]: span for span in receiver.spans("send default")}
+    both = runs.keys() & fired.keys()
+    assert len(both) >= 2
+    assert len(fired) == len(receiver.spans("send default"))
+    for message in both:
+        assert runs[message].links == ((fired[message].trace_id, fired[message].span_id),)
+        assert fired[message].attributes["mqworker.schedule"] == "shop/shop.tick"
+        assert fired[message].kind == PRODUCER
+        assert fired[message].start_ns <= fired[message].end_ns
 
 
 def _consumed(receiver: OtlpReceiver) -> dict[tuple[str, str], int]:

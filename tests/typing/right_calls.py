@@ -1,15 +1,18 @@
 """Calls that a type checker must accept. Never run; checked by tests/unit/tasks/test_types.py."""
+# ruff: noqa: ARG001 - never run
 
-from collections.abc import Coroutine
-from typing import Any, assert_type
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Annotated, Any, assert_type
 
 from mqworker import (
     App,
     AsyncTask,
     Context,
+    Depends,
     Fair,
     Job,
     JobStatus,
+    OutgoingCall,
     Rate,
     Retry,
     WorkflowJob,
@@ -111,3 +114,72 @@ async def atick(ctx: Context, number: int) -> float:
 
 assert_type(tick.enqueue(), Job[int])
 assert_type(atick.enqueue(3), Job[float])
+
+
+class Session: ...
+
+
+def open_session() -> Iterator[Session]:
+    yield Session()
+
+
+async def aopen_session() -> AsyncIterator[Session]:
+    yield Session()
+
+
+async def load() -> bytes:
+    return b""
+
+
+assert_type(Depends(open_session), Session)
+assert_type(Depends(aopen_session, scope="worker"), Session)
+assert_type(Depends(load), bytes)
+assert_type(Depends(Session), Session)
+
+
+@app.task
+def save(name: str, session: Session = Depends(open_session), loaded: bytes = Depends(load)) -> int:
+    return len(name) + len(loaded)
+
+
+@app.task
+async def asave(
+    ctx: Context, name: str, session: Annotated[Session | None, Depends(open_session)] = None
+) -> int:
+    return ctx.attempt
+
+
+assert_type(save.enqueue("a"), Job[int])
+assert_type(save("a", session=Session()), int)
+assert_type(asave.enqueue("a"), Job[int])
+
+
+@app.lifespan
+async def lifespan(of: App) -> AsyncIterator[dict[str, Any]]:
+    yield {"name": of.name}
+
+
+@app.middleware
+def around(ctx: Context) -> Iterator[None]:
+    yield
+
+
+@app.enqueue_middleware
+def outgoing(call: OutgoingCall) -> Iterator[None]:
+    call.headers["a"] = "b"
+    yield
+
+
+class Money:
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+app.codec(Money, lambda money: money.cents, Money)
+
+
+async def use_more() -> None:
+    assert_type(await send.aenqueue_many([("a", "b"), {"to": "c"}, send.si("d")]), list[Job[int]])
+    assert_type(send.enqueue_many(send.si(each) for each in "abc"), list[Job[int]])
+    with app.override(open_session, value=Session()), app.override(open_session, Session):
+        assert_type(app.state.name, Any)

@@ -1,6 +1,9 @@
 """Calls that a type checker must reject, each marked. Never run; checked by unit/tasks/test_types.py."""
+# ruff: noqa: ARG001 - never run
 
-from mqworker import App, Context, Rate, Retry
+from collections.abc import Iterator
+
+from mqworker import App, Context, Depends, OutgoingCall, Rate, Retry
 
 app = App("shop")
 
@@ -46,3 +49,37 @@ def use(ctx: Context) -> None:
     send.s("a") | 3  # wrong
     app.schedule(5)  # wrong
     app.schedule(every=5, catch_up="some")  # wrong
+
+
+class Session: ...
+
+
+def open_session() -> Iterator[Session]:
+    yield Session()
+
+
+@app.task
+def save(name: str, session: Session = Depends(open_session)) -> int:
+    return len(name)
+
+
+def open_number() -> Iterator[int]:
+    yield 1
+
+
+@app.task
+def mixed_up(session: Session = Depends(open_number)) -> None: ...  # wrong
+
+
+class Money: ...
+
+
+def use_more(call: OutgoingCall) -> None:
+    save.enqueue()  # wrong
+    save.enqueue("a", session=3)  # wrong
+    send.enqueue_many([send.si(1)])  # wrong
+    send.enqueue_many([fetch.si("u")])  # wrong
+    Depends(open_session, scope="request")  # wrong
+    call.headers["a"] = 1  # wrong
+    app.codec(Money, len, lambda _text: Money())  # wrong
+    app.enqueue_middleware(open_session)  # wrong

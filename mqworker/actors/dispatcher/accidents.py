@@ -9,7 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from mqworker.actors.dispatcher.claiming import STORE_TROUBLE
+from mqworker.actors.dispatcher.queue import STORE_TROUBLE
 from mqworker.actors.dispatcher.workers import WorkerState
 from mqworker.log import Logger
 from mqworker.model.delivery import Delivery

@@ -16,11 +16,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mqworker.actors.actor import Post
-from mqworker.actors.dispatcher.claiming import STORE_TROUBLE
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues
 from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.lost_workers import settlement_of_stray
-from mqworker.actors.dispatcher.queue import DispatchedQueue, DispatchedQueues
+from mqworker.actors.dispatcher.queue import STORE_TROUBLE, DispatchedQueue, DispatchedQueues
 from mqworker.actors.dispatcher.worker_care import slot_of
 from mqworker.actors.dispatcher.workers import Workers, WorkerState
 from mqworker.actors.early_start.offer import EarlyStarts
@@ -139,8 +138,8 @@ class Predecessor:
         return next((log[key] for log in self._logs if key in log), None)
 
 
-NoteStrayRun = Callable[[str, bytes, Settlement, str, int], None]
-"""Told the queue, the record, what becomes of it, why, and when it began."""
+NoteStrayRun = Callable[[str, bytes, Settlement, str, int | None], None]
+"""Told the queue, the record, what becomes of it, why, and when it began, if that is known."""
 ENDED_TOGETHER = "its worker ended together with the dispatcher"
 _CANCEL_WISH = b"X"  # what request_cancel.lua leaves in the results
 
@@ -207,18 +206,19 @@ class Adoption:
         self._predecessor.note_dead(worker, begun)
         self._unjudged.pop(worker, None)
 
-    def welcome(self, worker: WorkerState, held: Sequence[Held]) -> list[Post]:
+    def welcome(self, worker: WorkerState, held: Sequence[Held]) -> None:
         """A worker says what it holds. It is answered when the server was asked, and given nothing before."""
         worker.drop_all()
         known = [each for each in held if self._queues.get(each.queue) is not None]
         self._unjudged[worker.name] = known
         for each in known:
             worker.take(each.fence, self._hand_out.adopted_flight(self._queues[each.queue], each.task))
-        return self._foreign_queues.adopt(worker.name, known)
+        self._foreign_queues.adopt(known)
 
     def turn(self, now_ms: int) -> Iterator[Post]:
         """Ask the server about what workers hold, and answer them."""
         if self.is_over:
+            self._foreign_queues.end_adoption()
             return
         for worker in self._predecessor.turn(now_ms):
             if (silent := self._workers.get(worker)) is not None:
@@ -236,7 +236,8 @@ class Adoption:
         accused = self._predecessor.accused_with(queue.name, fence)
         settlement = settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
         began_at_ms = self._predecessor.began_at_ms(queue.name, fence)
-        if began_at_ms is not None and self._note_stray_run is not None:
+        has_begun = began_at_ms is not None or accused > 0
+        if has_begun and self._note_stray_run is not None:
             self._note_stray_run(queue.name, record, settlement, ENDED_TOGETHER, began_at_ms)
         return settlement
 

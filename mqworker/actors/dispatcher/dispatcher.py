@@ -11,10 +11,11 @@ One turn is one round trip per queue that has something to say: what workers fin
 is claimed as they have room for, together. Then the claimed deliveries are handed out. This module says in
 which order things happen; what is decided stands beside it:
 
-  claiming.py        exchanges with work queues       foreign_queue.py   queues of other models
+  queue.py           exchanges with work queues       foreign_queue.py   queues of other models
   hand_out.py        who gets what                    give_back.py       what nobody here can run soon
   workers.py         room, credit and run times       worker_care.py     who is asked, stopped or let go
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
+  permits.py         room for limited messages
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
   records.py         what is kept of runs for people  strikes.py         calls that are not to be run
 """
@@ -27,10 +28,7 @@ from typing import Any
 
 from mqworker.actors.actor import SUPERVISOR, Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.dispatcher.accidents import AccidentLog
 from mqworker.actors.dispatcher.adoption import Adoption, Predecessor, read_held
-from mqworker.actors.dispatcher.claiming import FIRST_LIMITED, STORE_TROUBLE, Claiming, PermitRequests, Room
-from mqworker.actors.dispatcher.figures import FiguresBook
 from mqworker.actors.dispatcher.foreign_queue import ForeignQueues, foreign_queues_of
 from mqworker.actors.dispatcher.give_back import GiveBack, release_all
 from mqworker.actors.dispatcher.hand_out import HandOut
@@ -42,12 +40,20 @@ from mqworker.actors.dispatcher.lost_workers import (
     LostWorkers,
     settlements_of,
 )
-from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueues, Receipt
+from mqworker.actors.dispatcher.permits import FIRST_LIMITED, PermitRequests
+from mqworker.actors.dispatcher.queue import (
+    STORE_TROUBLE,
+    Claimed,
+    Claiming,
+    DispatchedQueue,
+    DispatchedQueues,
+    Receipt,
+    Room,
+)
 from mqworker.actors.dispatcher.reconciliation import Reconciliation
-from mqworker.actors.dispatcher.records import Records
+from mqworker.actors.dispatcher.records import Records, records_of
 from mqworker.actors.dispatcher.run_times import RunTimes
 from mqworker.actors.dispatcher.strikes import StrikeWatch
-from mqworker.actors.dispatcher.telemetry import Telemetry
 from mqworker.actors.dispatcher.worker_care import (
     LOOK_EVERY_MS,
     WORKER,
@@ -83,13 +89,12 @@ from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.wake_ups import WakeUps
 from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_options
 from mqworker.log import Logger
-from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName
 from mqworker.store.link.subscription import ADDED
 from mqworker.store.store import Store
 
 POLL_MS = 1_000
-"""A lost wake-up costs this much, never a message."""
+"""A lost wake-up costs this much, never a message; more where a node serves hundreds of queues."""
 ACCEPT_AFTER_MS = 20
 """So long the dispatcher waits for work to send along when it has reports to accept."""
 
@@ -168,7 +173,7 @@ class Dispatcher:
         match mail:
             case DeliveriesFinished():
                 self._finish(mail, self._workers[sender], now_ms)
-                return self._records.note_report(mail)
+                return self._records.note_report(self._workers[sender], mail, now_ms)
             case DeliveriesReturned(queue, fences):
                 self._take_back(self._workers[sender], queue, fences, now_ms)
             case DeliveriesListed():
@@ -190,9 +195,10 @@ class Dispatcher:
             case KeepWorkers(are_kept):
                 self._workers.keep(are_kept=are_kept)
             case Drain(grace_ms):
-                self._begin_drain(now_ms + grace_ms)
+                self._drain_until_ms = now_ms + grace_ms
+                self._choose_channels()
             case _:
-                self._records.hear(mail, now_ms)
+                return self._records.hear(mail, now_ms)
         return ()
 
     # Time
@@ -215,7 +221,8 @@ class Dispatcher:
         yield from self._take_posts_to_stop()
         self._reconcile(now_ms)
         self._give_back.release_overdue(now_ms)
-        yield from self._look_after_workers(now_ms)
+        yield from self._care.look_after(now_ms)
+        yield from self._permits.mails(now_ms)
         yield from self._records.turn(self._workers, now_ms)
         if self._drain_until_ms is not None:
             yield from self._drain(now_ms)
@@ -225,8 +232,7 @@ class Dispatcher:
         wait_ms = self._poll_at_ms - now_ms
         if self._early_starts.are_open:
             wait_ms = min(wait_ms, LOOK_AFTER_MS)
-        idle = self._idle()
-        unsettled = [queue for queue in self._queues if queue.has_unsettled or queue.has_ackable(idle)]
+        unsettled = [queue for queue in self._queues if queue.has_unsettled]
         if unsettled:
             return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
         room, room_in_order = self._room(), self._room(in_order=True)
@@ -276,25 +282,37 @@ class Dispatcher:
 
     def _hear_wake_up(self, channel: str, text: bytes, now_ms: int) -> None:
         """An empty channel stands for all: the connection was lost, and with it what was said meanwhile."""
+        if channel:
+            queue = self._queue_by_channel.get(channel)
+            if queue is not None:
+                self._hear_of(queue, text, now_ms, is_handed_over=channel == queue.held_key)
+            return
         for queue in self._queues:
-            if channel in (queue.keys.meta, "") and queue.is_limited:
-                self._permits.hurry(now_ms)
-            if channel == queue.keys.meta and (text == FIRST_LIMITED or self._give_back.hear(queue, text)):
-                continue
-            if channel == queue.held_key and text != ADDED:
-                if not self._early_starts.hear(queue, text, now_ms):
-                    self._reconciliation.look_soon(queue, now_ms)
-            elif channel in (queue.held_key, ""):
-                self._reconciliation.hurry(queue, now_ms)
-            if channel in (queue.keys.meta, "") and not queue.may_have_messages:
-                queue.wake(min(each.worker_ms for each in self._queues))
+            self._reconciliation.hurry(queue, now_ms)
+            self._wake(queue, now_ms)
+
+    def _hear_of(self, queue: DispatchedQueue, text: bytes, now_ms: int, *, is_handed_over: bool) -> None:
+        if is_handed_over and text == ADDED:
+            self._reconciliation.hurry(queue, now_ms)
+        elif is_handed_over:
+            if not self._early_starts.hear(queue, text, now_ms):
+                self._reconciliation.look_soon(queue, now_ms)
+        elif text == FIRST_LIMITED:
+            self._permits.hurry(now_ms)
+        elif not self._give_back.hear(queue, text):
+            self._wake(queue, now_ms)
+
+    def _wake(self, queue: DispatchedQueue, now_ms: int) -> None:
+        if queue.is_limited:
+            self._permits.hurry(now_ms)
+        self._queues.wake(queue)
 
     def _choose_channels(self) -> None:
         """For each queue the wake-ups and, except in the end, what is handed over."""
-        channels = {queue.keys.meta for queue in self._queues}
+        self._queue_by_channel = {queue.keys.meta: queue for queue in self._queues}
         if self._drain_until_ms is None:
-            channels |= {queue.held_key for queue in self._queues}
-        self._channels = frozenset(channels)
+            self._queue_by_channel |= {queue.held_key: queue for queue in self._queues}
+        self._channels = frozenset(self._queue_by_channel)
 
     def _stop(self, stop: Stop) -> None:
         for queue, waiting in self._hand_out.take_message(stop.message):
@@ -312,9 +330,11 @@ class Dispatcher:
     def _settle_and_claim(self, now_ms: int) -> None:
         if now_ms >= self._poll_at_ms:
             self._poll_at_ms = now_ms + POLL_MS
-            for queue in self._queues:
+            polled = self._queues.next_polled()
+            for queue in polled:
                 queue.may_have_messages = True
-            self._give_back.look_for_parked(self._queues)
+            self._give_back.look_for_parked(polled)
+        self._workers.batch_ms = self._times.batch_ms(is_line_long=self._queues.is_any_line_long)
         room = self._room()
         self._permits.note_room(self._queues, room)
         self._foreign_queues.turn(self._hand_out, room, self._idle(), self._queues, now_ms)
@@ -328,8 +348,8 @@ class Dispatcher:
     def _room(self, *, in_order: bool = False) -> int:
         if self._drain_until_ms is not None:
             return 0
-        waiting = len(self._hand_out) + sum(len(queue.unacked) for queue in self._queues)
-        return max(0, self._workers.room(self._times.batch_size(), in_order=in_order) - waiting)
+        batch_size = self._times.batch_size(batch_ms=self._workers.batch_ms)
+        return max(0, self._workers.room(batch_size, in_order=in_order) - len(self._hand_out))
 
     def _idle(self) -> Idle:
         return Idle() if self._drain_until_ms is not None else self._workers.idle(len(self._hand_out))
@@ -340,8 +360,7 @@ class Dispatcher:
         # A worker that is given something must not make an early start on something else.
         if self._hand_out or self._hand_out.waiting_alone:
             self._early_starts.close_all()
-        waits = [since_ms for each in self._queues if (since_ms := each.unacked_since_ms) is not None]
-        posts = self._hand_out.assign(now_ms, min(waits, default=None))
+        posts = self._hand_out.assign(now_ms)
         self._give_back.park_unknown()
         return posts
 
@@ -389,16 +408,13 @@ class Dispatcher:
         # It may be the worker of a dispatcher before this one, and know strikes that are no more.
         strikes = [] if self._strikes is None else self._strikes.told_to([sender])
         if mail.held:
-            return [*strikes, *self._adoption.welcome(worker, read_held(mail.held))]
+            self._adoption.welcome(worker, read_held(mail.held))
+            return strikes
         self._workers.open(worker)
         self._give_back.look_for_parked(self._queues)
         return [*strikes, Post(sender, StandReady(self._early_starts.channels(sender, self._queues)))]
 
     # Look after workers
-
-    def _look_after_workers(self, now_ms: int) -> Iterator[Post]:
-        yield from self._care.look_after(now_ms)
-        yield from self._permits.mails(now_ms)
 
     def _reconcile(self, now_ms: int) -> None:
         if not self._adoption.is_anybody_awaited:  # who has not spoken yet may have what is unknown to us
@@ -436,10 +452,6 @@ class Dispatcher:
 
     # Drain
 
-    def _begin_drain(self, until_ms: int) -> None:
-        self._drain_until_ms = until_ms
-        self._choose_channels()
-
     def _drain(self, now_ms: int) -> Iterator[Post]:
         has_no_early_start = self._early_starts.close_all()
         self._give_back.release_everything()
@@ -461,11 +473,8 @@ def main(control: Mailbox, start: ChildStart) -> int:
     """The dispatcher's process."""
     slots, tickets = RunSlots(start.slots_path), Tickets(start.slots_path)
     tickets.withdraw_all()  # before anything is heard that a worker could begin with one of them
-    foreign_queues, consumer, options = (
-        foreign_queues_of(start),
-        ConsumerName(start.consumer),
-        queue_options(start.settings),
-    )
+    foreign_queues = foreign_queues_of(start)
+    consumer, options = ConsumerName(start.consumer), queue_options(start.settings)
     store = open_store(start, quarantine_of(start))
     dispatcher = Dispatcher(
         store,
@@ -476,23 +485,8 @@ def main(control: Mailbox, start: ChildStart) -> int:
         log=logger_of(start),
         predecessor=Predecessor(start.workers, slots.all_begun(), has_been=start.generation > 1),
         strikes=StrikeWatch(store, start.settings.namespace),
-        records=_records(start, store),
+        records=records_of(start, store),
     )
     exit_code = run_dispatcher(dispatcher, control, start, store)
     foreign_queues.close()
     return exit_code
-
-
-def _records(start: ChildStart, store: Store) -> Records:
-    namespace, log = start.settings.namespace, logger_of(start)
-    return Records(
-        CrashReports(log),
-        FiguresBook(
-            namespace,
-            ConsumerName(start.consumer),
-            lambda call: int(store.attempt(store.begin([call]))[0]),
-            is_exported=start.settings.http is not None,
-        ),
-        AccidentLog(store, namespace, start.consumer.rsplit(".", 2)[0], log),
-        None if start.settings.otel == "off" else Telemetry(SystemClock().now_ms),
-    )

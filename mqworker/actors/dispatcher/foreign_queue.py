@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mqworker.actors.actor import SUPERVISOR, Post, Watched
+from mqworker.actors.actor import Post, Watched
 from mqworker.actors.child_start import ChildStart
-from mqworker.actors.dispatcher.foreign_queue_thread import ForeignQueueThread, fences_since
+from mqworker.actors.dispatcher.foreign_queue_thread import ForeignQueueThread
 from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Receipt
 from mqworker.actors.dispatcher.workers import Idle, Workers
-from mqworker.actors.mail import AbandonDelivery, KillWorker
+from mqworker.actors.mail import AbandonDelivery
 from mqworker.actors.waker import Waker
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
@@ -32,8 +32,6 @@ from mqworker.store.store import Store
 
 if TYPE_CHECKING:
     from mqworker.actors.dispatcher.adoption import Held
-
-NOT_ADOPTED = "the dispatcher ended"
 
 
 class ForeignQueue(DispatchedQueue):
@@ -52,6 +50,7 @@ class ForeignQueue(DispatchedQueue):
         super().__init__(name, consumer, options)
         self.model = model
         self.thread = thread
+        self.loses_unbegun = model.is_once
 
     def runs_once(self, task: bytes) -> bool:
         """Whether a task is delivered at most once: here that is for the queue to say."""
@@ -125,7 +124,6 @@ class ForeignQueues:
         self._max_crashes = max_crashes
         self._log = log
         self._clock = clock or SystemClock()
-        self._fences = fences_since(self._clock.now_ms())
         self._waker: Waker | None = None
         self._queue_by_name: dict[str, ForeignQueue] = {}
 
@@ -145,8 +143,7 @@ class ForeignQueues:
             store = cache(self._open_store)  # one, however often a queue that is away is opened
             thread = ForeignQueueThread(
                 model,
-                lambda: open_queue(name, model, store(), self._options.namespace),
-                fences=self._fences,
+                lambda: open_queue(name, model, store(), self._options.namespace, node=self._consumer),
                 wake_dispatcher=self._waker.wake,
                 max_crashes=self._max_crashes,
                 clock=self._clock,
@@ -178,18 +175,17 @@ class ForeignQueues:
             is_next = least_ms is None or queue.worker_ms <= least_ms or idle.sequential > 0
             queue.offer(room if is_next else 0, idle)
 
-    def adopt(self, worker: str, held: Sequence[Held]) -> list[Post]:
-        """Take over what a worker holds of these; where a model does not allow that, the worker has to go.
-
-        For then the message comes back by the rules of the model, and would be run by two at a time.
-        """
-        is_foreign = False
+    def adopt(self, held: Sequence[Held]) -> None:
+        """Take over what a worker holds of these."""
         for queue in self:
             ours = {each.fence: each.record for each in held if each.queue == queue.name}
-            if ours and queue.model.has_lasting_fences:
+            if ours:
                 queue.thread.adopt({fence: decode_record(record, fence) for fence, record in ours.items()})
-            is_foreign |= bool(ours) and not queue.model.has_lasting_fences and not queue.model.is_once
-        return [Post(SUPERVISOR, KillWorker(worker, NOT_ADOPTED))] if is_foreign else []
+
+    def end_adoption(self) -> None:
+        """No worker has anything more of the dispatcher before us."""
+        for queue in self:
+            queue.thread.end_adoption()
 
     def abandoned(self, workers: Workers) -> list[Post]:
         """What to tell the workers that have something whose lease was lost."""

@@ -2,17 +2,16 @@
 
 Such a queue may live in a slow database: only its thread waits for it. The thread owns the queue and the
 deliveries held; it settles, renews and claims, in this order, round after round, and what one round could not
-write is written by a later one. When the process dies, the workers tell its successor what they hold: what
-the model allows is adopted, and the rest comes back by the rules of the model.
+write is written by a later one. When the process dies, the workers tell its successor what they hold: that is
+adopted, and the rest comes back when all of them have spoken, or by the rules of the model.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mqworker.actors.dispatcher.queue import Receipt
@@ -36,14 +35,6 @@ COUNT_AT_LEAST_EVERY_MS = 5_000
 _COUNTING_SHARE = (
     20  # a long table takes a database long to count: a small part of the time, if that is possible
 )
-
-
-def fences_since(now_ms: int) -> Iterator[int]:
-    """Fences that no other queue of this node gives out, and that go on growing after a restart.
-
-    Counted from the time in nanoseconds: those of work queues are of a thousandth of that.
-    """
-    return itertools.count(now_ms * 1_000_000)
 
 
 @dataclass(order=True, slots=True)
@@ -78,7 +69,6 @@ class ForeignQueueThread:
         model: Model,
         open_queue: Callable[[], OpenQueue],
         *,
-        fences: Iterator[int],
         wake_dispatcher: Callable[[], None],
         max_crashes: int | None,
         clock: Clock,
@@ -91,7 +81,6 @@ class ForeignQueueThread:
         self._counted_at_ms: int | None = None
         self._model = model
         self._open = open_queue
-        self._fences = fences
         self._wake_dispatcher = wake_dispatcher
         self._max_crashes = max_crashes
         self._clock = clock
@@ -105,9 +94,13 @@ class ForeignQueueThread:
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._is_closing = False
+        self._is_adoption_over = False
         self._crash: BaseException | None = None
         # Only the thread touches these:
         self._held: dict[int, Delivery] = {}
+        self._unadopted: dict[int, Delivery] = {}
+        """Held by workers and not yet by us: it is adopted before anything of it is settled or renewed."""
+        self._has_begun_adoption, self._is_adopting = False, True
         self._unsettled: dict[int, Settlement] = {}
         self._postponed: list[_Postponed] = []
         self._receipts: list[tuple[Receipt, set[int]]] = []
@@ -157,8 +150,13 @@ class ForeignQueueThread:
     def adopt(self, delivery_by_fence: Mapping[int, Delivery]) -> None:
         """Renew and settle these as if they had been claimed here."""
         self._reports.append(_Adopted(delivery_by_fence))
-        self._renew_at_ms = 0
         self._news.set()
+
+    def end_adoption(self) -> None:
+        """All workers have said what they hold: the rest of what the process before us held is anybody's."""
+        if not self._is_adoption_over:
+            self._is_adoption_over = True
+            self._news.set()
 
     def take_stored(self) -> list[Receipt]:
         """The reports that were settled since the last time."""
@@ -190,6 +188,7 @@ class ForeignQueueThread:
         try:
             if self._queue is None:
                 self._queue = self._open()
+            self._adopt(self._queue, now_ms)
             self._settle(self._queue, now_ms)
             self._renew(self._queue, now_ms)
             self._claim(self._queue, now_ms)
@@ -201,8 +200,22 @@ class ForeignQueueThread:
         else:
             self._note_health()
 
-    def _settle(self, queue: OpenQueue, now_ms: int) -> None:
+    def _adopt(self, queue: OpenQueue, now_ms: int) -> None:
+        """Read what is reported, and first take over what workers hold from the process before us."""
+        is_over = self._is_adoption_over  # asked before the last of it is read
         self._read_reports(now_ms)
+        if not self._has_begun_adoption:
+            queue.begin_adoption()
+            self._has_begun_adoption = True
+        if self._unadopted:
+            for lost in queue.adopt(*self._unadopted.values()):
+                self._note_lost(lost.fence)
+            self._unadopted.clear()
+        if is_over and self._is_adopting:
+            queue.end_adoption()
+            self._is_adopting = False
+
+    def _settle(self, queue: OpenQueue, now_ms: int) -> None:
         while self._postponed and (self._postponed[0].due_ms <= now_ms or self._is_closing):
             postponed = heapq.heappop(self._postponed)
             self._unsettled[postponed.fence] = postponed.settlement
@@ -228,6 +241,7 @@ class ForeignQueueThread:
             match self._reports.popleft():
                 case _Adopted(delivery_by_fence):
                     self._held.update(delivery_by_fence)
+                    self._unadopted.update(delivery_by_fence)
                 case _Report(settlements, receipt):
                     for parts in settlements:
                         settlement = settlement_of(parts, self._held)
@@ -257,15 +271,18 @@ class ForeignQueueThread:
     def _renew(self, queue: OpenQueue, now_ms: int) -> None:
         if now_ms < self._renew_at_ms:
             return
-        lost = {each.fence for each in queue.extend(*self._held.values(), lease_ms=self._model.lease_ms)}
-        for fence in [fence for fence, delivery in self._held.items() if delivery.fence in lost]:
-            # It runs on, and somebody else may run it too: its outcome here will be refused.
-            self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
-            self._unsettled.pop(fence, None)
-            self._lost.append(fence)
-            self._wake_dispatcher()
-        queue.reclaim()
+        for lost in queue.extend(*self._held.values(), lease_ms=self._model.lease_ms):
+            self._note_lost(lost.fence)
+        if not self._is_adopting:
+            queue.reclaim()
         self._renew_at_ms = now_ms + self._model.renew_every_ms
+
+    def _note_lost(self, fence: int) -> None:
+        """It runs on, and somebody else may run it too: its outcome here will be refused."""
+        self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
+        self._unsettled.pop(fence, None)
+        self._lost.append(fence)
+        self._wake_dispatcher()
 
     def _claim(self, queue: OpenQueue, now_ms: int) -> None:
         with self._lock:
@@ -280,10 +297,9 @@ class ForeignQueueThread:
         if not deliveries:
             return
         for delivery in deliveries:
-            fence = delivery.fence if self._model.has_lasting_fences else next(self._fences)
-            self._held[fence] = delivery
-            ours = replace(delivery, fence=fence, max_crashes=self._max_crashes)
-            self._claimed.append((fence, encode_delivery(ours)))
+            self._held[delivery.fence] = delivery
+            ours = replace(delivery, max_crashes=self._max_crashes)
+            self._claimed.append((delivery.fence, encode_delivery(ours)))
         with self._lock:
             self._wanted = max(0, self._wanted - len(deliveries))
         self._wake_dispatcher()
@@ -302,6 +318,7 @@ class ForeignQueueThread:
         if self._queue is None:
             return
         try:
+            self._adopt(self._queue, self._clock.monotonic_ms())
             self._settle(self._queue, self._clock.monotonic_ms())
             while self._unsettled:
                 self._settle(self._queue, self._clock.monotonic_ms())

@@ -6,7 +6,8 @@ here knows the task. The last two are parked, and whoever can run what others ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from mqworker.actors.dispatcher.hand_out import HandOut
 from mqworker.actors.dispatcher.lost_workers import park, release, set_aside
@@ -14,6 +15,7 @@ from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, Dispatche
 from mqworker.actors.dispatcher.workers import Workers
 from mqworker.log import Logger
 from mqworker.model.record import task_of
+from mqworker.model.settlement import UNKNOWN_TASK
 
 SHORTEST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 30_000
@@ -21,6 +23,8 @@ LONGEST_PAUSE_MS = 30_000
 _PARKED = b"parked "
 """How a wake-up begins that names a task which some node could not run (parts/parked.lua)."""
 _MOST_NAMED = 1_000
+MOST_ASKED_FOR = 5_000
+"""So many tasks, in all queues together, are asked for at a time."""
 
 
 class GiveBack:
@@ -37,17 +41,12 @@ class GiveBack:
         """Learn from what found no worker, and let other nodes have it when it waits too long."""
         left = self._hand_out.count_by_queue()
         for queue in self._queues:
-            # One for each worker may wait for its ack: it begins when the worker is done with the one before.
-            queue.note_left_over(left[queue.name] + max(0, len(queue.unacked) - len(self._workers)))
-            release_all(queue, queue.take_overdue(now_ms - self._hand_out.patience_ms))
+            queue.note_left_over(left[queue.name])
         for queue, overdue in self._hand_out.take_overdue(now_ms).items():
             if queue.counts_releases:
                 self._hand_out.put_back(queue, *overdue)
                 continue
-            # A delivery that may run once at most is acknowledged by now: there is nothing to give back.
-            acked = [each for each in overdue if queue.was_acked(each)]
-            self._hand_out.put_back(queue, *acked)
-            release_all(queue, [each for each in overdue if each not in acked])
+            release_all(queue, overdue)
             queue.be_cautious(now_ms)
         self._park_what_must_run_alone(now_ms)
 
@@ -58,10 +57,7 @@ class GiveBack:
             queue.settle([park(each.fence, each.record, pause_ms) for each in overdue])
 
     def release_everything(self) -> None:
-        """The end: release all that waits, also what was to be acknowledged first."""
-        for queue in self._queues:
-            self._hand_out.put(queue, queue.unacked)
-            queue.unacked.clear()
+        """The end: release all that waits."""
         for queue, deliveries in self._hand_out.take_all().items():
             release_all(queue, deliveries)
 
@@ -75,17 +71,39 @@ class GiveBack:
                 self._log.warning("task_unknown", queue=queue.name, task=task.decode(errors="replace"))
 
     def look_for_parked(self, queues: Iterable[DispatchedQueue]) -> None:
-        """Let the next claims ask for what other nodes have parked."""
+        """Let the next claims ask for what other nodes have parked.
+
+        Each queue is asked for its own tasks, and by turns for all that are known here: with a thousand tasks
+        and a thousand queues, to ask everywhere for everything would be all that a server does.
+        """
         known = self._workers.known_versions()
-        for queue in queues:
+        at_once = max(1, MOST_ASKED_FOR // max(1, len(known)))
+        by_turns = sorted(queues, key=lambda queue: queue.asked_for_all)
+        for queue in by_turns[:at_once]:
+            queue.asked_for_all += 1
             queue.look_for_parked(known)
+        if by_turns[at_once:]:
+            own = _names_by_queue(self._workers.tasks())
+            for queue in by_turns[at_once:]:
+                queue.look_for_parked({name: known[name] for name in own.get(queue.name, ())})
 
     def hear(self, queue: DispatchedQueue, text: bytes) -> bool:
         """Whether a wake-up says that something was parked; looks for it if its task is known here."""
         is_told = text.startswith(_PARKED)
-        if is_told and self._workers.knows(text.removeprefix(_PARKED)):
-            self.look_for_parked([queue])
+        task = text.removeprefix(_PARKED)
+        if is_told and self._workers.knows(task):
+            name = task.decode(errors="replace")
+            queue.look_for_parked({name: self._workers.known_versions().get(name, UNKNOWN_TASK)})
         return is_told
+
+
+# Any: what a worker says of a task.
+def _names_by_queue(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Which tasks are called through which queue, unless a call says otherwise."""
+    names: dict[str, set[str]] = {}
+    for name, task in tasks.items():
+        names.setdefault(task["queue"], set()).add(name)
+    return names
 
 
 def release_all(queue: DispatchedQueue, deliveries: Sequence[Claimed]) -> None:

@@ -52,8 +52,9 @@ class _Kind(NamedTuple):
 class _Batches:
     """The mails of one hand-out."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, batch_ms: float) -> None:
         self.mails: list[Post] = []
+        self._stint_ms = int(batch_ms)
         self._now_ms = now_ms
         self._latest: dict[str, tuple[RunDeliveries, int]] = {}
         """By worker: the mail that is being filled, and how many bytes it holds."""
@@ -86,7 +87,8 @@ class _Batches:
         """The latest mail to a worker, or a new one: it runs them in order."""
         batch, batch_bytes = self._latest.get(worker.name, (None, 0))
         if batch is None or batch.queue != queue or batch_bytes > LARGEST_MAIL_BYTES:
-            batch = RunDeliveries(queue, [], [], accepted=worker.take_accepted(self._now_ms))
+            accepted = worker.take_accepted(self._now_ms)
+            batch = RunDeliveries(queue, [], [], accepted=accepted, stint_ms=self._stint_ms)
             batch_bytes = 0
             self.mails.append(Post(worker.name, batch))
         self._latest[worker.name] = batch, batch_bytes + more_bytes
@@ -160,11 +162,6 @@ class HandOut:
         }
         return self._take(overdue) if overdue else {}
 
-    @property
-    def patience_ms(self) -> int:
-        """How long a delivery may wait elsewhere, to be acknowledged first."""
-        return LONGEST_KEPT_MS if self._workers.is_any_kept else LONGEST_WAIT_MS
-
     def _patience_ms(self, queue: DispatchedQueue, claimed: Claimed) -> int:
         return LONGEST_KEPT_MS if (queue.name, claimed.fence) in self._expected else LONGEST_WAIT_MS
 
@@ -201,19 +198,15 @@ class HandOut:
         self._waiting = kept
         return taken
 
-    def assign(self, now_ms: int, unacked_since_ms: int | None = None) -> list[Post]:
+    def assign(self, now_ms: int) -> list[Post]:
         """Give workers what they have room for, as one mail for each worker and queue unless it is large.
 
         A slow or unknown delivery waits for an idle worker. After a while one is kept for it and given
         nothing else until then: otherwise quick ones that came later could keep all workers busy for ever.
-        At-most-once deliveries wait in the same way to be acknowledged (queue.py), the oldest since
-        `unacked_since_ms`.
         """
         self._workers.end_keeping()
         self._expected.clear()
-        if unacked_since_ms is not None and now_ms - unacked_since_ms >= KEEP_AFTER_MS:
-            self._workers.keep_one()
-        batches = _Batches(now_ms)
+        batches = _Batches(now_ms, self._workers.batch_ms)
         kinds: dict[tuple[str, bytes], _Kind] = {}
         waiting, self._waiting = [*self._waiting], deque()
         at = 0
@@ -234,7 +227,12 @@ class HandOut:
     ) -> None:
         expected_ms, is_async, is_alone, _ = kind
         task = task_of(claimed.record)
-        worker = self._workers.choose(None if is_alone else expected_ms, is_async=is_async, task=task)
+        worker = self._workers.choose(
+            None if is_alone else expected_ms,
+            is_async=is_async,
+            task=task,
+            has_permit=bool(claimed.start_by_ms),
+        )
         if worker is not None:
             batches.add(worker, claimed, _flight(queue.name, claimed.record, kind))
             return
@@ -253,7 +251,8 @@ class HandOut:
         queue, first = waiting[at]
         task = task_of(first.record)
         worker = self._workers.choose(expected_ms, is_async=False, task=task)
-        room = len(waiting) if worker is None else worker.most_quick(expected_ms)
+        left = len(waiting) - at
+        room = left if worker is None else self._workers.share_of(worker, expected_ms, left)
         fences: list[int] = []
         records: list[bytes] = []
         room_bytes = LARGEST_MAIL_BYTES
@@ -346,8 +345,8 @@ class HandOut:
 
     def _kind(self, queue: DispatchedQueue, task: bytes) -> _Kind:
         expected_ms = self._times.of(task)
-        # An at-most-once delivery that waits behind another one would be lost with its worker.
-        is_alone = expected_ms is None or expected_ms > BATCH_MS or queue.runs_once(task)
+        is_slow = expected_ms is None or expected_ms > self._workers.batch_ms
+        is_alone = is_slow or queue.loses_unbegun
         return _Kind(expected_ms, queue.is_async(task), is_alone, self._workers.knows(task))
 
 

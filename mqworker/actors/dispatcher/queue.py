@@ -1,29 +1,32 @@
-"""Queues as the dispatcher sees them: what is to be settled, whether to claim, the exchange under way.
+"""Queues as the dispatcher sees them: one round trip each, in which it settles what finished and claims more.
 
-Which queues: those that the node was told to serve, or all that its workers have tasks for.
+`DispatchedQueue` knows what is to be settled and whether to claim, `Claiming` sends the exchanges of a turn.
+A queue whose server is in trouble is left alone for a moment; the others go on. Which queues: those that the
+node was told to serve, or all that its workers have tasks for.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqworker.actors.dispatcher.workers import Idle, WorkerState
 from mqworker.actors.early_start.tickets import Places
 from mqworker.actors.mail import WorkerReady
 from mqworker.actors.run_slot import mark_of
+from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
+from mqworker.log import Logger
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import (
     are_any_limited,
-    decode_record,
     is_on_probation,
     losses_of,
     must_run_alone,
     permit_ms_of,
     task_of,
 )
-from mqworker.model.settlement import Ack, Release, Settlement
+from mqworker.model.settlement import Settlement
 from mqworker.queues.work.calls import LOOK_AGAIN, LookAgain, WorkQueueCalls, WorkQueueOptions
 from mqworker.store.exchange import Exchange
 from mqworker.store.script import Call
@@ -32,15 +35,17 @@ from mqworker.store.store import Store
 if TYPE_CHECKING:
     from mqworker.actors.dispatcher.foreign_queue import ForeignQueues
 
+STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
+OUTAGE_PAUSE_MS = 200
 LARGEST_CLAIM = 1_000
+MOST_POLLED = 200
+"""So many queues are polled at a time; whoever serves more relies on their wake-ups for longer."""
 CAUTION_MS = 1_000
 LONGEST_CAUTION_MS = 8_000
 """So long after something was given back, event loops are not counted as room for its queue; longer each time
 in a row, for what stands at the front is then claimed and given back again and again."""
 MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the queue."""
-
-
 DELIVERIES, NEVER_DELIVERED = slice(17, 20), b"000"
 """Where a record counts them (model/record.py)."""
 NO_TICKET = "-"
@@ -64,11 +69,36 @@ class Claimed(NamedTuple):
     """Until when its permit is valid; 0: it needs none."""
 
 
+class KnownTasks(NamedTuple):
+    """What all queues have to know of the tasks; made once, for there may be thousands of both."""
+
+    once: frozenset[bytes]
+    asynchronous: frozenset[bytes]
+    limited_by_queue: dict[str, frozenset[bytes]]
+    max_losses: dict[bytes, int | None]
+
+    @classmethod
+    def of(cls, tasks: Mapping[str, Mapping[str, Any]]) -> KnownTasks:
+        """From what a worker says."""
+        limited: dict[str, set[bytes]] = {}
+        for name, task in tasks.items():
+            if task["limited"]:
+                limited.setdefault(task["queue"], set()).add(name.encode())
+        return cls(
+            frozenset(name.encode() for name, task in tasks.items() if task["once"]),
+            frozenset(name.encode() for name, task in tasks.items() if task["async"]),
+            {queue: frozenset(names) for queue, names in limited.items()},
+            {name.encode(): task.get("max_losses") for name, task in tasks.items()},
+        )
+
+
 class DispatchedQueue:
     """Builds the calls of one turn; sends nothing itself."""
 
     counts_releases = False
     """Whether a delivery that is given back counts as an attempt."""
+    loses_unbegun = False
+    """Whether what a worker has not begun is lost with it: then nothing waits behind another."""
 
     def __init__(self, name: QueueName, consumer: ConsumerName, options: WorkQueueOptions) -> None:
         self.name = name
@@ -88,16 +118,12 @@ class DispatchedQueue:
         """Whether that trouble was that nobody answered."""
         self._consumer = consumer
         self._weight = 1
-        self._async_tasks: frozenset[bytes] = frozenset()
-        self._once_tasks: frozenset[bytes] = frozenset()
         self._max_losses: dict[bytes, int | None] = {}
         self._settlements: list[Call[Any]] = []
         self._receipts: list[Receipt] = []
         self._receipts_under_way: list[Receipt] = []
-        self.unacked: deque[Claimed] = deque()
-        """Deliveries of at-most-once tasks: acknowledged when a worker is free, then run; not earlier, for
-        what is acknowledged and still here is lost if this process ends."""
-        self._being_acked: list[Claimed] = []
+        self._once_tasks: frozenset[bytes] = frozenset()
+        self._async_tasks: frozenset[bytes] = frozenset()
         self._exchange: Exchange | None = None
         self._asked_at_ms = 0
         """Before the exchange under way was sent for the first time: permits are counted from there."""
@@ -107,12 +133,14 @@ class DispatchedQueue:
         self.lost_leases = 0
         """Deliveries that somebody else had when they were to be settled."""
         self._received = 0
-        self._is_line_long = False
+        self.is_line_long = False
         """Whether the last claim came back full."""
         self._left_over = 0
         self._cautious_until_ms = 0
         self._caution_ms = CAUTION_MS
-        self._known: Sequence[str] = ()
+        self.asked_for_all = 0
+        """How often it was asked for parked messages of all tasks that are known here."""
+        self._known: Mapping[str, str] = {}
         self._looks_for_parked = False
         """Whether the next claim also asks for what others could not run."""
         self._offering = 0
@@ -125,24 +153,22 @@ class DispatchedQueue:
         """On which one of our workers hears of messages for an early start."""
         return self.keys.begin(self._consumer, worker)
 
-    def learn(self, weight: int, tasks: Mapping[str, Mapping[str, Any]]) -> None:
-        """What the application says of this queue and of its tasks."""
+    def learn(self, weight: int, tasks: KnownTasks) -> None:
+        """What the application says of this queue and of all tasks."""
         self._weight = weight
-        self._once_tasks = frozenset(name.encode() for name, task in tasks.items() if task["once"])
-        self.limited_tasks = frozenset(
-            name.encode() for name, task in tasks.items() if task["limited"] and task["queue"] == self.name
-        )
-        self._async_tasks = frozenset(name.encode() for name, task in tasks.items() if task["async"])
-        self._max_losses = {name.encode(): task.get("max_losses") for name, task in tasks.items()}
+        self._once_tasks, self._async_tasks = tasks.once, tasks.asynchronous
+        self.limited_tasks = tasks.limited_by_queue.get(self.name, frozenset())
+        self._max_losses = tasks.max_losses
 
     @property
     def is_limited(self) -> bool:
         """Whether some of its messages wait for permits."""
         return bool(self.limited_tasks)
 
-    def look_for_parked(self, known: Sequence[str]) -> None:
-        """Claim what others could not run, of these tasks, each with its version."""
-        self._known, self._looks_for_parked = known, bool(known)
+    def look_for_parked(self, known: Mapping[str, str]) -> None:
+        """Claim what others could not run, of these tasks too, each with its version."""
+        self._known = {**self._known, **known} if self._looks_for_parked else known
+        self._looks_for_parked = bool(self._known)
         self.may_have_messages = self.may_have_messages or bool(known)
 
     def charge(self, run_ms: float) -> None:
@@ -163,12 +189,7 @@ class DispatchedQueue:
         return task in self._once_tasks
 
     def must_run_alone(self, record: bytes) -> bool:
-        """Whether nothing may run beside it: a worker died while it ran, or it was lost too often.
-
-        Not asked of what runs at most once: it is acknowledged by then, and must begin now or never.
-        """
-        if task_of(record) in self._once_tasks:
-            return False
+        """Whether nothing may run beside it: a worker died while it ran, or it was lost too often."""
         return must_run_alone(record) or is_on_probation(record) or self.is_lost_too_often(record)
 
     def is_lost_too_often(self, record: bytes) -> bool:
@@ -179,10 +200,6 @@ class DispatchedQueue:
     def begin_probation(self, fence: int) -> Call[bytes | None]:
         """To be called before it runs: its record with the mark, None when the lease was lost."""
         return self.calls.begin_probation(fence, self._consumer)
-
-    def was_acked(self, claimed: Claimed) -> bool:
-        """Whether a delivery that waits for a worker is acknowledged already."""
-        return self.runs_once(task_of(claimed.record))
 
     def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Take a worker's report for the next exchange."""
@@ -226,14 +243,8 @@ class DispatchedQueue:
         offered with one of `tickets` each.
         """
         if self._exchange is None:
-            self._give_up_stale(now_ms)
             calls = self._settlements
-            to_ack = self._take_ackable(idle)
-            if to_ack:
-                acks = [Ack(decode_record(each.record, each.fence)) for each in to_ack]
-                calls = [self.calls.settle(acks, self._consumer), *calls]
-            # Below 0 when queues before this one were given more than there was room for: what is acked only
-            # now had its room before.
+            # Below 0 when queues before this one were given more than there was room for.
             self.asked_for = max(0, min(wanted, max(self._appetite, idle.sequential)))
             # What is sent anyway also tells the server how many workers are idle now.
             is_offer_due = bool(calls) and self._offered != max(0, idle.sequential)
@@ -245,15 +256,14 @@ class DispatchedQueue:
                 # order would hold more than there is room for.
                 self._offering = max(0, min(self.asked_for, idle.sequential))
                 # While many messages wait, an offer is hardly ever taken up: no ticket is wasted.
-                idle_tickets = [NO_TICKET] * self._offering if self._is_line_long else tickets(self._offering)
+                idle_tickets = [NO_TICKET] * self._offering if self.is_line_long else tickets(self._offering)
                 offer = self.places.offer(idle_tickets)
-                known = self._known if self._looks_for_parked else ()
+                known = [*chain.from_iterable(self._known.items())] if self._looks_for_parked else ()
                 calls = [*calls, self.calls.claim_records(self.asked_for, self._consumer, offer, known)]
             if not calls:
                 return None
             self._settlements = []
             self._receipts, self._receipts_under_way = [], self._receipts
-            self._being_acked = to_ack
             self._exchange = store.begin(calls)
             self._asked_at_ms = now_ms
         return self._exchange
@@ -266,23 +276,22 @@ class DispatchedQueue:
         self._receipts_under_way = []
         for lost in results[:-1] if self._is_claiming else results:  # a number, or the settlements
             self.lost_leases += lost if isinstance(lost, int) else len(lost)
-        acked = self._acked(results[0]) if self._being_acked else []
         reply: list[tuple[int, bytes]] | LookAgain = results[-1] if self._is_claiming else LOOK_AGAIN
         if reply is LOOK_AGAIN:
-            return acked
+            return []
         self._received = len(reply)
         self._offered = max(0, self._offering - self._received)
         claimed_bytes = sum([len(record) for _, record in reply])
         is_more_likely = self._received >= self.asked_for or claimed_bytes > MANY_BYTES
         self.may_have_messages = is_more_likely if self.asked_for else self.may_have_messages
-        self._is_line_long = self.asked_for > 0 and is_more_likely
+        self.is_line_long = self.asked_for > 0 and is_more_likely
         if self._looks_for_parked and self.asked_for:
             # What was parked was delivered before; as long as such come, there may be more of them.
             self._looks_for_parked = any(record[DELIVERIES] != NEVER_DELIVERED for _, record in reply)
         claimed = [Claimed(fence, record, now_ms) for fence, record in reply]
         if are_any_limited([record for _, record in reply]):
             claimed = [self._with_permit(each) for each in claimed]
-        return acked + self._to_hand_out(claimed)
+        return claimed
 
     def _with_permit(self, claimed: Claimed) -> Claimed:
         permit_ms = permit_ms_of(claimed.record)
@@ -291,17 +300,6 @@ class DispatchedQueue:
     def note_handed_over(self) -> None:
         """The server gave us a message as it was enqueued (enqueue.lua)."""
         self._offered = max(0, self._offered - 1)
-
-    def take_handed_over(self, delivery: Claimed) -> list[Claimed]:
-        """No worker makes an early start on it: what to hand out."""
-        return self._to_hand_out([delivery])
-
-    def _to_hand_out(self, claimed: list[Claimed]) -> list[Claimed]:
-        """Those that are not to be acknowledged first."""
-        if not self._once_tasks:
-            return claimed
-        self.unacked.extend(each for each in claimed if task_of(each.record) in self._once_tasks)
-        return [each for each in claimed if task_of(each.record) not in self._once_tasks]
 
     def note_left_over(self, count: int) -> None:
         """Learn how many to claim from how many of the last ones found no worker."""
@@ -313,51 +311,6 @@ class DispatchedQueue:
             self._appetite = max(1, received - count)
         elif received and received >= self.asked_for:
             self._appetite = min(2 * max(received, self._appetite), LARGEST_CLAIM)
-
-    def take_overdue(self, before_ms: int) -> list[Claimed]:
-        """Take all that is to be acknowledged before it runs, if one found no worker since an instant.
-
-        All at once, as HandOut.take_overdue does, and for the same reason.
-        """
-        if not any(each.since_ms < before_ms for each in self.unacked):
-            return []
-        overdue, self.unacked = list(self.unacked), deque()
-        return overdue
-
-    @property
-    def unacked_since_ms(self) -> int | None:
-        """Since when the oldest waits to be acknowledged and then run; None too while its server is away."""
-        if not self.unacked or self.resume_at_ms:
-            return None
-        return next((each.since_ms for each in self.unacked if not self.is_async(task_of(each.record))), None)
-
-    def _give_up_stale(self, now_ms: int) -> None:
-        """What is acknowledged can wait for no other permit: so it is looked at before."""
-        stale = [each for each in self.unacked if 0 < each.start_by_ms <= now_ms]
-        if stale:
-            self.unacked = deque(each for each in self.unacked if each not in stale)
-            self.settle([Release(decode_record(each.record, each.fence)) for each in stale])
-
-    def has_ackable(self, idle: Idle) -> bool:
-        """Whether one could be acknowledged now, because a worker is free to run it."""
-        return any(
-            idle.asynchronous > 0 if self.is_async(task_of(each.record)) else idle.sequential > 0
-            for each in self.unacked
-        )
-
-    def _take_ackable(self, idle: Idle) -> list[Claimed]:
-        taken: list[Claimed] = []
-        if self.unacked:
-            kept: deque[Claimed] = deque()
-            for each in self.unacked:
-                (taken if idle.take(is_async=self.is_async(task_of(each.record))) else kept).append(each)
-            self.unacked = kept
-        return taken
-
-    def _acked(self, lost: list[Settlement]) -> list[Claimed]:
-        lost_fences = {settlement.delivery.fence for settlement in lost}
-        acked, self._being_acked = self._being_acked, []
-        return [each._replace(start_by_ms=0) for each in acked if each.fence not in lost_fences]
 
 
 class DispatchedQueues:
@@ -376,6 +329,7 @@ class DispatchedQueues:
         self._foreign_queues = foreign_queues
         self._queue_by_name: dict[str, DispatchedQueue] = {}
         self._fixed = frozenset(names)
+        self._polled = 0
         for name in names:
             self._open(name)
 
@@ -384,6 +338,23 @@ class DispatchedQueues:
 
     def __getitem__(self, name: str) -> DispatchedQueue:
         return self._foreign_queues.get(name) or self._queue_by_name[name]
+
+    def wake(self, queue: DispatchedQueue) -> None:
+        """It may have messages again."""
+        if not queue.may_have_messages:
+            queue.wake(min(each.worker_ms for each in self))
+
+    def next_polled(self) -> list[DispatchedQueue]:
+        """Those to be asked now, though nothing was heard of them: all, or some of very many, by turns."""
+        queues = [*self._queue_by_name.values()]
+        first = self._polled % max(1, len(queues))
+        self._polled = first + MOST_POLLED
+        return (queues[first:] + queues[:first])[:MOST_POLLED]
+
+    @property
+    def is_any_line_long(self) -> bool:
+        """Whether more messages wait somewhere than there is room for."""
+        return any(queue.is_line_long for queue in self)
 
     def get(self, name: str) -> DispatchedQueue | None:
         """A queue by name, None when this node does not serve it."""
@@ -395,6 +366,7 @@ class DispatchedQueues:
 
     def learn(self, ready: WorkerReady) -> None:
         """What a worker says about its queues and their tasks."""
+        tasks = KnownTasks.of(ready.tasks)
         for name, options in ready.queues.items():
             if self._fixed and name not in self._fixed:
                 continue
@@ -403,7 +375,87 @@ class DispatchedQueues:
                 self._foreign_queues.open(name, options["model"])
             elif name not in self._queue_by_name:
                 self._open(name)
-            self[name].learn(options.get("weight", 1), ready.tasks)
+            self[name].learn(options.get("weight", 1), tasks)
 
     def _open(self, name: str) -> None:
         self._queue_by_name[name] = DispatchedQueue(QueueName(name), self._consumer, self._options)
+
+
+class Room(NamedTuple):
+    """How many deliveries the workers could take now."""
+
+    anywhere: int
+    in_order: int
+    """Event loops left out."""
+    idle: Idle
+    """How many could begin this moment."""
+
+
+class Answered(NamedTuple):
+    """What a queue answered."""
+
+    queue: DispatchedQueue
+    claimed: list[Claimed]
+    is_back: bool
+    """Whether its server was away before: it may have forgotten something."""
+
+
+class Claiming:
+    """Settles and claims in all work queues of a dispatcher."""
+
+    def __init__(self, store: Store, queues: DispatchedQueues, log: Logger) -> None:
+        self._store = store
+        self._queues = queues
+        self._log = log
+
+    def exchange(self, room: Room, tickets: Callable[[int], list[str]], now_ms: int) -> Iterator[Answered]:
+        """Send what there is to settle, and claim as much as there is room for.
+
+        Queues in trouble are asked last, and one in a turn: a shard of a cluster that hangs must not hold
+        back the others for long, and pings are answered in between.
+        """
+        healthy: list[tuple[DispatchedQueue, Exchange]] = []
+        troubled: list[tuple[DispatchedQueue, Exchange]] = []
+        anywhere, in_order, idle = room
+        for queue in sorted(self._queues, key=lambda each: each.worker_ms):
+            if now_ms < queue.resume_at_ms:
+                continue
+            wanted = queue.wants(anywhere, in_order, now_ms)
+            exchange = queue.next_exchange(self._store, wanted, idle, tickets, now_ms)
+            if exchange is not None:
+                anywhere, in_order = anywhere - queue.asked_for, in_order - queue.asked_for
+                (troubled if queue.resume_at_ms else healthy).append((queue, exchange))
+        for together in (healthy, troubled[:1]):
+            outcomes = self._store.attempt_each([exchange for _, exchange in together])
+            for (queue, _), outcome in zip(together, outcomes, strict=True):
+                yield from self._complete(queue, outcome, now_ms)
+
+    def suspend(self, queue: DispatchedQueue, error: MqworkerError, now_ms: int) -> None:
+        """Leave a queue alone for a moment, because its server did not answer or refused."""
+        queue.is_unreachable = not (isinstance(error, StoreRefused) and error.is_about_data)
+        if not queue.is_unreachable:
+            self._store.quarantine.note("queue", queue.name, error)
+        elif not queue.resume_at_ms:
+            self._log.warning("store_unavailable", queue=queue.name, reason=str(error))
+        queue.resume_at_ms = now_ms + OUTAGE_PAUSE_MS
+
+    def begin_probation(self, queue: DispatchedQueue, fence: int, now_ms: int) -> bytes | None:
+        """Note at the server that a delivery runs on probation now: its record, None if that failed."""
+        try:
+            return self._store.run(queue.begin_probation(fence))
+        except STORE_TROUBLE as error:
+            self.suspend(queue, error, now_ms)
+            return None
+
+    # Any: what the scripts of the exchange answer.
+    def _complete(
+        self, queue: DispatchedQueue, outcome: list[Any] | MqworkerError, now_ms: int
+    ) -> Iterator[Answered]:
+        if isinstance(outcome, MqworkerError):  # only this queue is in trouble, whatever the error is
+            self.suspend(queue, outcome, now_ms)
+            return
+        is_back = bool(queue.resume_at_ms)
+        if is_back:
+            self._log.info("store_resumed", queue=queue.name)
+            queue.resume_at_ms = 0
+        yield Answered(queue, queue.complete(outcome, now_ms), is_back)

@@ -133,7 +133,7 @@ class Reconciliation:
 
     def _compare(self, queue: DispatchedQueue, held: set[int], now_ms: int) -> list[Post]:
         workers = [*self._workers, *self._lost.workers()]
-        unknown = held - self._hand_out.fences_of(queue) - {each.fence for each in queue.unacked}
+        unknown = held - self._hand_out.fences_of(queue)
         if unknown:
             for worker in workers:
                 unknown -= {fence for name, fence in worker.flights if name == queue.name}
@@ -181,7 +181,7 @@ class Reconciliation:
 
 
 def _lost_fences(worker: WorkerState, queue: DispatchedQueue, ours: set[int]) -> list[int]:
-    """What a worker has and the server does not count; not what runs once, which was acknowledged before."""
+    """What a worker has and the server does not count; not what runs once, which its start acknowledges."""
     return [
         fence
         for (name, fence), flight in worker.flights.items()

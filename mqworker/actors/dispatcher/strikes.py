@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqworker.actors.actor import Post
-from mqworker.actors.dispatcher.claiming import STORE_TROUBLE
+from mqworker.actors.dispatcher.queue import STORE_TROUBLE
 from mqworker.actors.mail import StrikesSet
 from mqworker.model.strike import Strike, strikes_in
 from mqworker.queues.work.keys import strikes_key

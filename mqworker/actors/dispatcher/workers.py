@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqworker.actors.cpu_wait import CpuWait
+from mqworker.actors.dispatcher.acceptance import acceptable
 from mqworker.actors.dispatcher.run_times import BATCH_MS
 from mqworker.model.record import id_of
 from mqworker.model.settlement import UNKNOWN_TASK
 
-_AHEAD_MS = 2 * BATCH_MS
 _QUICKEST_MS = 1e-3
+WORTH_SHARING_MS = 0.5
+"""Quicker ones go to one worker as they come: the mail to another one would cost more than it saves."""
 SHORTEST_PATIENCE_MS = 2_000
 """So long a worker may take to get empty, the first time."""
 _MOST_AHEAD_BYTES = 32 * 1024 * 1024
@@ -100,9 +102,9 @@ class WorkerState:
     is_heard: bool = True
     """False while it may hold what a dispatcher before this one gave it, and has not said so yet."""
     accepted: list[int] = field(default_factory=list)
-    """Numbers of its reports that are stored, and of which it has not been told."""
-    told_at_ms: int = 0
-    """When it was last told of some."""
+    untaken: dict[int, int] = field(default_factory=dict)
+    """Numbers of its reports: stored, and it was not told of that; telemetry not taken (acceptance.py)."""
+    told_at_ms: int = 0  # of some of them, the last time
     cause: str | None = None
     """How it died, once the supervisor has said so."""
     rss_bytes: int = 0
@@ -127,8 +129,11 @@ class WorkerState:
         """Whether it has this task; one that named no tasks is asked."""
         return task in self.tasks or not self.tasks
 
-    def has_room(self, expected_ms: float) -> bool:
-        """Whether so much work more is about a batch ahead at the most, with nothing slow before it."""
+    def has_room(self, expected_ms: float, batch_ms: float) -> bool:
+        """Whether it may be given so much work more, with nothing slow before it.
+
+        What it has while it reports on one batch, ten milliseconds of work, hides the way of the next one.
+        """
         return (  # asked for each delivery, so without `is_open`
             self.is_ready
             and not self.is_leaving
@@ -137,7 +142,7 @@ class WorkerState:
             and not self.is_slow
             and not self.is_kept
             and self.busy_bytes < _MOST_AHEAD_BYTES
-            and self.busy_ms + expected_ms <= _AHEAD_MS
+            and self.busy_ms + expected_ms <= batch_ms + BATCH_MS
         )
 
     def has_room_alone(self) -> bool:
@@ -167,7 +172,11 @@ class WorkerState:
     @property
     def is_being_emptied(self) -> bool:
         """Whether it is reserved for a delivery that must run alone, and has others to end first."""
-        return self.is_reserved and bool(self.flights) and not any(map(_is_lone, self.flights.values()))
+        return self.is_reserved and bool(self.flights) and not self.has_lone()
+
+    def has_lone(self) -> bool:
+        """Whether it has a delivery that must run alone."""
+        return any(each.is_lone for each in self.flights.values())
 
     def is_lone_run_over(self) -> bool:
         """Whether it is reserved no longer: what ran alone has ended."""
@@ -188,11 +197,11 @@ class WorkerState:
             self.busy_ms += flight.expected_ms
             self.alone += flight.is_alone
 
-    def most_quick(self, expected_ms: float) -> int:
+    def most_quick(self, expected_ms: float, batch_ms: float) -> int:
         """How many more of these, one after another, it has room for."""
-        if not self.has_room(expected_ms):
+        if not self.has_room(expected_ms, batch_ms):
             return 0
-        return max(1, int((_AHEAD_MS - self.busy_ms) / max(expected_ms, _QUICKEST_MS)))
+        return max(1, int((batch_ms + BATCH_MS - self.busy_ms) / max(expected_ms, _QUICKEST_MS)))
 
     def take_quick(
         self, queue: str, fences: Sequence[int], records: Sequence[bytes], expected_ms: float, now_ms: int
@@ -208,8 +217,8 @@ class WorkerState:
 
     def take_accepted(self, now_ms: int) -> list[int]:
         """What it is to be told now."""
-        accepted, self.accepted = self.accepted, []
         self.told_at_ms = now_ms
+        accepted, self.accepted = acceptable(self.accepted, self.untaken, now_ms)
         return accepted
 
     def drop_all(self) -> None:
@@ -288,6 +297,8 @@ class Workers:
         self.is_mixed = False
         """Whether its workers know different tasks, as they do while one after the other gets new code."""
         self._are_kept = False
+        self.batch_ms = BATCH_MS
+        """How much work one batch should hold now."""
 
     def __iter__(self) -> Iterator[WorkerState]:
         return iter(self._state_by_name.values())
@@ -341,14 +352,13 @@ class Workers:
         """All that its workers know; of several versions the newest worker's."""
         return {name: task for worker in self if worker.takes_work for name, task in worker.tasks.items()}
 
-    def known_versions(self) -> list[str]:
+    def known_versions(self) -> dict[str, str]:
         """Each task and its version; where there are several, any call may fit one of them."""
         versions: dict[str, set[str]] = {}
         for worker in self:
             for name, task in worker.tasks.items() if worker.takes_work else ():
                 versions.setdefault(name, set()).add(task.get("version", UNKNOWN_TASK))
-        pairs = ((name, found.pop() if len(found) == 1 else UNKNOWN_TASK) for name, found in versions.items())
-        return [part for pair in pairs for part in pair]
+        return {name: found.pop() if len(found) == 1 else UNKNOWN_TASK for name, found in versions.items()}
 
     def knows(self, task: bytes) -> bool:
         """Whether a worker here can run it; assumed while no worker takes work."""
@@ -356,17 +366,34 @@ class Workers:
         takers = [worker for worker in self if worker.takes_work]
         return not takers or any(worker.knows(name) for worker in takers)
 
-    def choose(self, expected_ms: float | None, *, is_async: bool, task: bytes = b"") -> WorkerState | None:
-        """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody."""
+    def choose(
+        self, expected_ms: float | None, *, is_async: bool, task: bytes = b"", has_permit: bool = False
+    ) -> WorkerState | None:
+        """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody.
+
+        One with a permit has to begin soon.
+        """
+        batch_ms = BATCH_MS if has_permit else self.batch_ms
         # Whoever has a ticket may make an early start this moment.
         told = [worker for worker in self if not worker.ticket]
         if self.is_mixed:
             told = [worker for worker in told if worker.knows(task.decode(errors="replace"))]
         if is_async:
             return _least(worker for worker in told if worker.has_async_room())
-        if expected_ms is None or expected_ms > BATCH_MS:
+        if expected_ms is None or expected_ms > batch_ms:
             return _least(worker for worker in told if worker.has_room_alone())
-        return _least(worker for worker in told if worker.has_room(expected_ms))
+        return _least(worker for worker in told if worker.has_room(expected_ms, batch_ms))
+
+    def share_of(self, worker: WorkerState, expected_ms: float, waiting: int) -> int:
+        """How many of so many quick deliveries one worker gets: no more than its part.
+
+        Otherwise some would wait behind others while another worker has nothing.
+        """
+        most = worker.most_quick(expected_ms, self.batch_ms)
+        if expected_ms < WORTH_SHARING_MS:
+            return most
+        able = sum(each.has_room(expected_ms, self.batch_ms) for each in self)
+        return max(1, min(most, -(-waiting // max(1, able))))
 
     def choose_empty(self) -> WorkerState | None:
         """Who may run something with nothing beside it, this moment; or nobody."""
@@ -394,9 +421,7 @@ class Workers:
             is_stubborn = worker.is_being_emptied and now_ms - worker.reserved_at_ms > self._patience_ms
             if is_stubborn:
                 self._patience_ms *= 2
-            is_in_vain = (
-                not waiting and worker.is_reserved and not any(map(_is_lone, worker.flights.values()))
-            )
+            is_in_vain = not waiting and worker.is_reserved and not worker.has_lone()
             if is_stubborn or is_in_vain or worker.is_lone_run_over():
                 worker.open(now_ms)
         wanted = min(waiting, max(1, len(able) // 2)) - sum(worker.is_reserved for worker in able)
@@ -420,16 +445,10 @@ class Workers:
         At most half of the workers are kept at a time: the others go on with what is quick.
         """
         worker = _least(worker for worker in self if worker.is_idle_soon())
-        is_enough = 2 * sum(worker.is_kept for worker in self) >= max(1, len(self) - 1)
-        if worker is None or is_enough:
+        if worker is None or 2 * sum(each.is_kept for each in self) >= max(1, len(self) - 1):
             return False
         worker.is_kept = True
         return True
-
-    @property
-    def is_any_kept(self) -> bool:
-        """Whether something waits for a worker that is idle soon."""
-        return any(worker.is_kept for worker in self)
 
     def end_keeping(self) -> None:
         """Before each hand-out: who waits for an idle worker says so again."""
@@ -448,7 +467,7 @@ class Workers:
         """About how many more deliveries could be handed out now; `in_order` leaves event loops out."""
         room = 0
         for worker in self:
-            if worker.has_room(0.0) and worker.busy_ms <= BATCH_MS:
+            if worker.has_room(0.0, self.batch_ms) and worker.busy_ms <= BATCH_MS:
                 room += batch_size
             elif worker.has_room_alone():
                 room += 1
@@ -456,7 +475,7 @@ class Workers:
                 not in_order
                 and worker.concurrency > 1
                 and worker.has_async_room()
-                and _has_async_tasks(worker)
+                and any(task["async"] for task in worker.tasks.values())
             ):
                 room += worker.concurrency - worker.asynchronous
         return room
@@ -466,11 +485,3 @@ def _least(workers: Iterable[WorkerState]) -> WorkerState | None:
     return min(
         workers, key=lambda worker: (worker.busy_ms, len(worker.flights), worker.was_late), default=None
     )
-
-
-def _is_lone(flight: Flight) -> bool:
-    return flight.is_lone
-
-
-def _has_async_tasks(worker: WorkerState) -> bool:
-    return any(task["async"] for task in worker.tasks.values())

@@ -96,7 +96,7 @@ class EarlyStarts:
             del self._over[queue.name, handed_over.fence]
         elif not self._is_begun(queue, handed_over, now_ms):
             delivery = Claimed(handed_over.fence, handed_over.record, now_ms)
-            self._hand_out.put_back(queue, *queue.take_handed_over(delivery))
+            self._hand_out.put_back(queue, delivery)
         return True
 
     def note_over(self, queue: str, fence: int) -> None:
@@ -181,7 +181,7 @@ class EarlyStarts:
         if flight is not None:
             queue = self._queue_by_mark[mark_of(name)]
             # What was claimed since is younger: it must not be handed out first.
-            self._hand_out.put_back(queue, *queue.take_handed_over(Claimed(fence, flight.record, since_ms)))
+            self._hand_out.put_back(queue, Claimed(fence, flight.record, since_ms))
 
 
 def _was_handed_out(worker: WorkerState, key: tuple[str, int]) -> bool:

@@ -14,7 +14,7 @@ from mqworker.actors.early_start.tickets import HandedOver, Tickets, note_unread
 from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import Logger
 from mqworker.model.quarantine import Quarantine
-from mqworker.store.link.subscription import Subscription
+from mqworker.store.link.subscription import ADDED, Subscription
 from mqworker.store.store import Store
 
 LISTEN_AFTER_MS = 200
@@ -70,6 +70,8 @@ class EarlyStart:
         try:
             while self._subscription is not None and (call := self._subscription.take(0)) is not None:
                 channel, text = call
+                if text == ADDED:
+                    continue
                 queue, handed_over = self._queue_by_channel[channel], read_handed_over(text)
                 if handed_over is None:
                     note_unreadable(self._quarantine, channel, text)

@@ -62,7 +62,7 @@ def read_handed_over(text: bytes) -> HandedOver | None:
 
 
 def note_unreadable(quarantine: Quarantine, channel: str, text: bytes) -> None:
-    """What came on a channel for such messages, and is none."""
+    """Something came on a channel for such messages that is not one."""
     quarantine.note("wake-up", channel, "hands over no message", text[:_SHOWN_BYTES])
 
 

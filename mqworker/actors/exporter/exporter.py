@@ -1,13 +1,14 @@
 """Exporter: sends what was traced and measured on this node to a collector. One per node, where `otel` is on.
 
 Owns:     the spans that have not been sent, and the sums of the metrics.
-Receives: TelemetryGathered, RunsLost (dispatcher).
-Sends:    TelemetryTaken (dispatcher).
+Receives: TelemetryGathered, RunsLost (dispatcher); TelemetryGathered (broker).
+Sends:    TelemetryTaken (to whoever gathered).
 Never:    speaks to Redis, or waits for the collector: threads do (outbox.py).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -190,6 +191,8 @@ class Exporter:
 
 
 _LAST_WORDS_MS = 50
+_NICE = 10
+"""Where there is not enough CPU time for all, tasks come first: what is exported can wait for seconds."""
 
 
 class Newest:
@@ -220,6 +223,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
     """The exporter's process."""
     from mqworker.actors.exporter.otlp import OtlpCollector  # noqa: PLC0415 - the extra "otel", here alone
 
+    os.nice(_NICE)
     settings = start.settings
     collector = OtlpCollector(
         "parent" if settings.otel == "parent" else "link", node=start.node, environment=otel_environment()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mqworker.actors.exporter.outbox import Outbox
+from mqworker.actors.exporter.run_encoding import encoded_run, is_plain, request_of
 from mqworker.errors import ConfigurationError
 from mqworker.model.run_span import SYSTEM, RunSpan
 from mqworker.model.telemetry import Entry, RunKind
@@ -18,6 +19,7 @@ from mqworker.redaction import masked_text, masked_traceback
 from mqworker.settings import OtelEnvironment
 
 try:
+    from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -46,7 +48,7 @@ class OtlpCollector:
         node: str,
         environment: OtelEnvironment | None = None,
         exporter: SpanExporter | None = None,
-        outbox: Callable[..., Outbox[ReadableSpan]] = Outbox,
+        outbox: Callable[..., Outbox[bytes | ReadableSpan]] = Outbox,
     ) -> None:
         environment = environment or OtelEnvironment()
         # We say ourselves what goes wrong, once and not with every batch.
@@ -54,6 +56,8 @@ class OtlpCollector:
         self._relation = relation
         self._resource = Resource.create({"service.instance.id": node})
         self._exporter = exporter or OTLPSpanExporter()
+        self._post_bytes = way_for_bytes(self._exporter)
+        self._origin = packed_origin(self._resource)
         self._has_traces = environment.has_traces
         self._spans = outbox(self._send, name="spans")
         self._metrics = Metrics(self._resource)
@@ -65,7 +69,11 @@ class OtlpCollector:
 
     def add_run(self, span: RunSpan) -> None:
         """The span of a run."""
-        if self._has_traces:
+        if not self._has_traces:
+            return
+        if self._post_bytes is not None and is_plain(span):
+            self._spans.add(encoded_run(span))
+        else:
             self._spans.add(readable_run(span, self._relation, self._resource))
 
     def add_application_span(self, parts: Entry) -> None:
@@ -102,13 +110,40 @@ class OtlpCollector:
             "trouble": self._spans.trouble or (self._metrics_thread and self._metrics_thread.trouble),
         }
 
-    def _send(self, batch: Sequence[ReadableSpan]) -> str | None:
-        # Broad: whatever a library raises over an answer that is none, the next batch is tried.
+    def _send(self, batch: Sequence[bytes | ReadableSpan]) -> str | None:
+        # Broad: whatever a library raises over an answer that it cannot read, the next batch is tried.
         try:
-            is_sent = self._exporter.export(batch) is SpanExportResult.SUCCESS
+            is_sent = self._is_sent(batch)
         except Exception as error:  # noqa: BLE001 - see above
             return masked_text(f"{type(error).__name__}: {error}")
         return None if is_sent else "the collector does not take it, or is away"
+
+    def _is_sent(self, batch: Sequence[bytes | ReadableSpan]) -> bool:
+        plain = [span for span in batch if isinstance(span, bytes)]
+        others = [span for span in batch if not isinstance(span, bytes)]
+        if not plain or self._post_bytes is None:
+            return self._exporter.export(others) is SpanExportResult.SUCCESS
+        request = request_of(plain, *self._origin)
+        if others:
+            request += encode_spans(others).SerializeToString()
+        return bool(self._post_bytes(request).success)
+
+
+def packed_origin(resource: Resource) -> tuple[bytes, bytes]:
+    """The resource and the scope of all our spans, as the SDK packs them."""
+    any_run = RunSpan("", "", "", 0, 0, 0, 0, 0, "", "", "")
+    (packed,) = encode_spans([readable_run(any_run, "link", resource)]).resource_spans
+    return packed.resource.SerializeToString(), packed.scope_spans[0].scope.SerializeToString()
+
+
+# Any: an object of the SDK that says whether it worked.
+def way_for_bytes(exporter: SpanExporter) -> Callable[[bytes], Any] | None:
+    """How an exporter posts a request that is encoded already; None where it has no such way.
+
+    It is no part of the exporter's interface: where it is missing, spans go by `export`.
+    """
+    way = getattr(getattr(exporter, "_client", None), "export", None)
+    return way if callable(way) else None
 
 
 def readable_run(span: RunSpan, relation: Relation, resource: Resource) -> ReadableSpan:

@@ -143,7 +143,7 @@ class MetricsThread:
         data = self._metrics.data(epoch_ns())
         if data is None:
             return
-        # Broad: whatever a library raises over an answer that is none, the next sums are tried.
+        # Broad: whatever a library raises over an answer that it cannot read, the next sums are tried.
         try:
             is_sent = self._exporter.export(data) is MetricExportResult.SUCCESS
         except Exception as error:  # noqa: BLE001 - see above

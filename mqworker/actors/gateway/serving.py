@@ -46,6 +46,13 @@ def run_dispatcher(actor: Actor, control: Mailbox, start: ChildStart, store: Sto
     return _run_with_gateways(actor, control, start, store, dispatcher_verbs)
 
 
+def gateway_queues(start: ChildStart) -> GatewayQueues:
+    """The queues of all gateways, as many as there may be."""
+    from mqworker.actors.gateway.queues import GatewayQueues  # noqa: PLC0415 - see the module's first lines
+
+    return GatewayQueues(queue_options(start.settings), start.settings.gateway_max_queues)
+
+
 def _run_with_gateways(
     actor: Actor,
     control: Mailbox,
@@ -55,11 +62,10 @@ def _run_with_gateways(
 ) -> int:
     from mqworker.actors.garbage import collect_seldom_at_gateway  # noqa: PLC0415
     from mqworker.actors.gateway.commit import ActorServingGateways, GatewayCommits  # noqa: PLC0415
-    from mqworker.actors.gateway.queues import GatewayQueues  # noqa: PLC0415
     from mqworker.actors.gateway.watch import GatewayWatch  # noqa: PLC0415
 
     # A store of its own: a client that makes Redis slow is not in the way of the actor's own work.
-    own_store, queues = open_store(start, store.quarantine), GatewayQueues(queue_options(start.settings))
+    own_store, queues = open_store(start, store.quarantine), gateway_queues(start)
     node = GatewayCommits(own_store, verbs(queues), GatewayWatch(own_store, queues.channel))
     collect_seldom_at_gateway()
     return run_actor(ActorServingGateways(actor, node), control, start, store, own_store)

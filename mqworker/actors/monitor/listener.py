@@ -158,5 +158,5 @@ def parse_request(head: bytes) -> Request:
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "a target that is no URL") from None
+        raise Refused(HTTPStatus.BAD_REQUEST, "a target that is not a URL") from None
     return Request(unquote(parts.path, errors="replace"), query)

@@ -39,7 +39,7 @@ class MailThread:
         """
         self._serve = serve
         self._count_finished = count_finished
-        self._slow_after_s = slow_after_s
+        self._shortest_s = self._slow_after_s = slow_after_s
         self._turn = threading.Lock()
         self._turn.acquire()
         self.enter_task: Callable[[], object] = self._turn.release
@@ -51,6 +51,10 @@ class MailThread:
         self._wake_ups: SimpleQueue[None] = SimpleQueue()
         self._trouble: BaseException | None = None
         threading.Thread(target=self._watch, name="mail", daemon=True).start()
+
+    def be_patient(self, times: float) -> None:
+        """By the main thread: a task is slow after so many times as long as usual."""
+        self._slow_after_s = times * self._shortest_s
 
     def begin_stint(self) -> None:
         """By the main thread: tasks follow."""

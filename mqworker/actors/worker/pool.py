@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,8 +32,8 @@ class TaskPool:
         self._table: Beside | None = None
         self._async_runs: dict[tuple[str, int], Future[None]] = {}
         self._finished: deque[tuple[str, Settlement]] = deque()
-        self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        """That of the runner's resources, once an async task came."""
         self._executor: ThreadPoolExecutor | None = None
         self._tasks: dict[MessageId, asyncio.Task[None]] = {}  # only the loop's thread touches it
 
@@ -51,8 +50,7 @@ class TaskPool:
     def run_async(self, queue: str, delivery: Delivery) -> None:
         """Run on the event loop, which is started with the first one."""
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._turn, args=(self._loop,), name="async-tasks", daemon=True).start()
+            self._loop = self._runner.resources.loop_thread.loop()
         table = self._noting()
         self.running[queue, delivery.fence] = delivery
         run = asyncio.run_coroutine_threadsafe(self._arun(queue, delivery, table), self._loop)
@@ -90,9 +88,7 @@ class TaskPool:
 
     def close(self) -> None:
         """Let go; what still runs is not waited for."""
-        self._is_closing = True
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._runner.resources.loop_thread.close()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -109,10 +105,6 @@ class TaskPool:
             task.cancel()
         elif looks > 0:
             loop.call_soon(self._cancel_on_loop, loop, message, looks - 1)
-
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        while not self._is_closing:  # a task that stops the loop must not stop the others for ever
-            loop.run_forever()
 
     async def _arun(self, queue: str, delivery: Delivery, table: Beside) -> None:
         place = table.begin(queue, delivery.fence)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +25,11 @@ from mqworker.actors.wiring import logger_of, open_store, quarantine_of, queue_o
 from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.report import Report
 from mqworker.actors.worker.worker import Worker
-from mqworker.log import add_processors, capture_standard_logging
+from mqworker.errors import TaskTimeout
+from mqworker.log import add_processors, capture_standard_logging, get_logger
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
+from mqworker.model.settlement import Settlement
 from mqworker.model.trace_context import Sampling
 from mqworker.queues.catalogue import as_plain
 from mqworker.queues.work.calls import WorkQueueCalls
@@ -33,11 +38,14 @@ from mqworker.tasks.app import App, QueueDeclaration
 from mqworker.tasks.context import name_task
 from mqworker.tasks.default_app import default_app
 from mqworker.tasks.events.subscription import register_subscriptions
+from mqworker.tasks.foreign_queues import publish_models
 from mqworker.tasks.loading import load_app
-from mqworker.tasks.model_marks import publish_models
+from mqworker.tasks.offload.removal import BlobRemoval
 from mqworker.tasks.options import AS_SET
 from mqworker.tasks.published_tasks import publish_tasks
+from mqworker.tasks.running.alarm import alarm
 from mqworker.tasks.running.job_log import JobLogs
+from mqworker.tasks.running.resources import WorkerResources
 from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.running.task_link import StoreTaskLink
 from mqworker.tasks.schedules.schedule import publish_schedules
@@ -57,6 +65,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
         add_processors(logs.watch)
     index, quarantine = int(start.name.partition(":")[2]), quarantine_of(start)
     slots = RunSlots(start.slots_path)
+    resources = open_resources(app, settings.lifespan_timeout_s)
     tracer = None if settings.otel == "off" else open_tracer(app, start, slots, index)
     make_runner = TaskRunner if tracer is None else partial(TracedTaskRunner, tracer)
     worker = Worker(
@@ -70,12 +79,19 @@ def main(control: Mailbox, start: ChildStart) -> int:
             max_message_bytes=settings.max_message_bytes,
             hooks=app.hooks,
             logs_successes=settings.log_successes == "yes",
+            payloads=app.connections.payloads,
+            other_models=frozenset(app.connections.models),
+            resources=resources,
             link=StoreTaskLink(
                 lambda queue: app.connections.beside(queue_name(queue)),
                 clock,
                 app.connections.async_queue,
                 consumer=ConsumerName(start.consumer),
+                registry=app.registry,
                 other_models=frozenset(app.connections.models),
+                payloads=app.connections.payloads,
+                state=app.state,
+                acks_starts=True,
             ),
         ),
         readiness(app, settings),
@@ -88,6 +104,7 @@ def main(control: Mailbox, start: ChildStart) -> int:
             {task.name: app.registry.result_ttl_ms(task.name) for task in app.registry},
             frozenset(app.connections.models),
             None if tracer is None else tracer.take,
+            _removal_of(app),
         ),
         limits=WorkerLimits(settings.max_tasks, settings.max_memory_bytes, _memory_bytes),
         announcements=(
@@ -104,15 +121,53 @@ def main(control: Mailbox, start: ChildStart) -> int:
     loop = ActorLoop(worker, control, clock, logger_of(start), quarantine)
     worker.share_mail(loop)
     worker.interrupt_by_signal()
-    loop.run()
-    app.hooks.run(app.hooks.stopping)
+    resources.on_lost = worker.leave
+    try:
+        loop.run()
+    finally:
+        close_resources(app, resources, settings.lifespan_timeout_s)
     worker.close()
     return 0
 
 
+def open_resources(app: App, timeout_s: float) -> WorkerResources:
+    """What the application opens at the start of a worker; a start that hangs is given up."""
+    for task in app.registry:
+        for dependency in task.dependencies.values():
+            app.injection.plan_of(dependency)  # what cannot be provided is said before anything runs
+    resources = WorkerResources(app.injection)
+    if app.injection.lifespans:
+        with _limited(timeout_s, "the lifespans of the app did not start"):
+            resources.start(app)
+    app.hooks.run(app.hooks.worker_starting)
+    return resources
+
+
+def close_resources(app: App, resources: WorkerResources, timeout_s: float) -> None:
+    """The end of a worker: one that hangs here would never be replaced."""
+    app.hooks.run(app.hooks.worker_stopping)
+    try:
+        with _limited(timeout_s, "the lifespans and providers of the app did not end"):
+            resources.close()
+    except TaskTimeout as error:
+        get_logger(part="resources").error("resources_not_closed", problem=str(error))
+
+
+@contextmanager
+def _limited(timeout_s: float, what: str) -> Iterator[None]:
+    # An alarm raises in code of Python. For code that does not come back to it there is a thread of C, which
+    # shows where everybody stands and ends the process.
+    faulthandler.dump_traceback_later(timeout_s + 5, exit=True)
+    try:
+        with alarm(round(timeout_s * 1000), what):
+            yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def open_tracer(app: App, start: ChildStart, slots: RunSlots, index: int) -> RunTracer:
     """Trace what this worker runs and what its tasks send, and collect what the application records."""
-    from mqworker.tasks.tracing.application_spans import activate, collect_application_spans  # noqa: PLC0415
+    from mqworker.tasks.tracing.application_spans import activation, collect_application_spans  # noqa: PLC0415
     from mqworker.tasks.tracing.sending import SendTracer  # noqa: PLC0415 - only where tracing is on
 
     settings = start.settings
@@ -121,7 +176,7 @@ def open_tracer(app: App, start: ChildStart, slots: RunSlots, index: int) -> Run
         "parent" if settings.otel == "parent" else "link",
         worker=start.name,
         node=start.node,
-        activate=activate,
+        activate=activation(),
         note_start=slots.run_log(index).note,
     )
     collect_application_spans(tracer.note_application_span)
@@ -150,7 +205,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 "max_losses": settings.max_losses
                 if task.options.max_losses == AS_SET
                 else task.options.max_losses,
-                "limited": task.options.is_limited,
+                "limited": task.options.is_limited or task.options.queue in app.connections.running_by_queue,
                 "version": task.binding.version,
             }
             for task in app.registry
@@ -160,6 +215,14 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
         concurrency=settings.concurrency,
         pid=os.getpid(),
     )
+
+
+def _removal_of(app: App) -> Callable[[str, Settlement], object] | None:
+    """Removes what a message kept elsewhere, once it is done."""
+    payloads = app.connections.payloads
+    if payloads is None or payloads.place is None:
+        return None
+    return BlobRemoval(payloads.place, lambda queue: app.connections.beside(queue_name(queue))).note
 
 
 def _queue_facts(declared: QueueDeclaration | None) -> dict[str, Any]:

@@ -26,6 +26,9 @@ _OTHER_BYTES = 16_384  # about what a traceback takes at the most
 _DISPATCHER = "dispatcher"
 _COUNTED_EVERY_MS = 1_000
 
+TakeTelemetry = Callable[[str, Sequence[Settlement], Mapping[str, Sequence[float]]], list[Any]]
+"""By queue, what became of its deliveries, and how long each run of a task took."""
+
 
 class Report:
     """Gathers settlements by queue until they are posted."""
@@ -35,15 +38,18 @@ class Report:
         calls_of: Callable[[QueueName], WorkQueueCalls],
         result_ms_by_task: Mapping[str, int],
         other_models: Collection[str] = (),
-        telemetry: Callable[[str, Sequence[Settlement]], list[Any]] | None = None,
+        telemetry: TakeTelemetry | None = None,
+        on_accepted: Callable[[str, Settlement], object] | None = None,
     ) -> None:
         """For how long results are kept: those of a task that keeps none, as long as any (workflows ask so).
 
-        `other_models` are queues that are no work queues: settlements in them are reported as they are.
-        `telemetry` gives what goes along with the report on some deliveries of a queue.
+        `other_models` are queues that are not work queues: settlements in them are reported as they are.
+        `telemetry` gives what goes along with the report. `on_accepted` hears of each settlement that was
+        stored, or refused for good.
         """
         self._other_models = other_models
         self._telemetry = telemetry
+        self._on_accepted = on_accepted
         self._calls_of = calls_of
         self._result_ms_by_task = result_ms_by_task
         self._longest_ms = max(result_ms_by_task.values(), default=0)
@@ -87,7 +93,10 @@ class Report:
     def accept(self, numbers: Iterable[int]) -> None:
         """Forget the reports of these numbers."""
         for number in numbers:
-            self._unaccepted.pop(number, None)
+            known = self._unaccepted.pop(number, None)
+            if self._on_accepted is not None and known is not None:
+                for settlement in known[1]:
+                    self._on_accepted(known[0].queue, settlement)
 
     def unaccepted(self) -> Iterator[tuple[str, Settlement]]:
         """What nobody has accepted, with its queue."""
@@ -117,18 +126,18 @@ class Report:
     def _mail(self, queue: str, settlements: list[Settlement]) -> DeliveriesFinished:
         self._number += 1
         ran = _ran_by_task(settlements)
-        run_ms_by_task: dict[str, tuple[int, float]] = {}
+        runs_ms_by_task = {
+            task: [each.run.run_ms for each in some if each.run is not None] for task, some in ran.items()
+        }
         for task, some in ran.items():
-            runs_ms = [each.run.run_ms for each in some if each.run is not None]
-            run_ms_by_task[task] = len(runs_ms), sum(runs_ms)
-            self._figures.note_runs(queue, task, some, runs_ms)
+            self._figures.note_runs(queue, task, some, runs_ms_by_task[task])
         mail = DeliveriesFinished(
             queue,
             [settlement.delivery.fence for settlement in settlements],
             self._arguments(queue, settlements),
-            run_ms_by_task,
+            {task: (len(runs_ms), sum(runs_ms)) for task, runs_ms in runs_ms_by_task.items()},
             self._number,
-            [] if self._telemetry is None else self._telemetry(queue, settlements),
+            [] if self._telemetry is None else self._telemetry(queue, settlements, runs_ms_by_task),
         )
         self._unaccepted[self._number] = mail, settlements
         return mail

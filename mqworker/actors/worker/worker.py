@@ -104,6 +104,7 @@ class Worker:
             open_table=lambda: slots.beside(index, ready.concurrency + ready.threads),
         )
         self._other_models = other_models
+        self._stint_ms = STINT_MS
         self._running: tuple[str, Delivery] | None = None
         """What runs in the main thread."""
         self._mail_thread: MailThread | None = None
@@ -117,6 +118,12 @@ class Worker:
         self._is_draining = False
         self._is_ordered_out = False
         self._has_announced_leaving = False
+        self._reason_to_leave: str | None = None
+
+    def leave(self, reason: str) -> None:
+        """Finish what is begun, and be replaced. For any thread."""
+        self._reason_to_leave = reason
+        self._pool.waker.wake()
 
     def share_mail(self, loop: ActorLoop, *, slow_after_s: float = SLOW_AFTER_MS / 1000) -> None:
         """Let a thread read and send mail while a task takes long. Called where the loop will run."""
@@ -138,8 +145,9 @@ class Worker:
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:
         """Take in work; `turn` does it."""
         match mail:
-            case RunDeliveries(queue, fences, records, start_by_ms, accepted):
+            case RunDeliveries(queue, fences, records, start_by_ms, accepted, stint_ms):
                 self._report.accept(accepted)
+                self._work_in_stints_of(stint_ms)
                 self._take(queue, fences, records, start_by_ms)
             case ReportsAccepted(numbers):
                 self._report.accept(numbers)
@@ -176,7 +184,7 @@ class Worker:
             self._take(queue, [handed_over.fence], [handed_over.record], {})
         self._collect_finished()
         if self._pending and not self._awaits_word:
-            self._run_for_a_stint(now_ms + STINT_MS)
+            self._run_for_a_stint(now_ms + self._stint_ms)
         self._collect_finished()
         yield from self._report.posts()
         yield from self._report.figures(now_ms)
@@ -237,9 +245,7 @@ class Worker:
         """Whether a message that was handed over can begin this moment; if not, the dispatcher decides."""
         if self._pending or self._is_draining or self._has_announced_leaving:
             return False
-        # What runs at most once is acknowledged first, which is the dispatcher's part.
-        task = self._ready.tasks.get(task_of(record).decode(errors="replace"))
-        return task is not None and not task["once"]
+        return task_of(record).decode(errors="replace") in self._ready.tasks
 
     def _take(
         self, queue: str, fences: Sequence[int], records: Sequence[bytes], start_by_ms: Mapping[int, int]
@@ -259,6 +265,13 @@ class Worker:
                 self._pool.run_in_thread(queue, delivery)
             else:
                 self._pending.append((queue, delivery))
+
+    def _work_in_stints_of(self, stint_ms: int) -> None:
+        """How long the dispatcher would have us work before we report."""
+        if stint_ms != self._stint_ms:
+            self._stint_ms = stint_ms
+            if self._mail_thread is not None:
+                self._mail_thread.be_patient(stint_ms / STINT_MS)
 
     def _greet(self) -> list[Post]:
         """Say to a dispatcher what we are and what we have, and report once more what nobody accepted."""
@@ -353,7 +366,7 @@ class Worker:
     def _leaving(self, now_ms: int) -> Sequence[Post]:
         if self._has_announced_leaving:
             return ()
-        reason = self._limits.reached(self._report.count, now_ms)
+        reason = self._reason_to_leave or self._limits.reached(self._report.count, now_ms)
         if reason is None:
             return ()
         self._has_announced_leaving = True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
-from mqworker.cli.status.gateway_lines import gateway_lines
 from mqworker.cli.status.model_lines import model_lines
 from mqworker.cli.table import Cell, Column, Row, table
 from mqworker.cli.text import (
@@ -22,8 +21,10 @@ from mqworker.cli.text import (
 )
 from mqworker.errors import MqworkerError
 from mqworker.model.quarantine import BadEntry, BadPlace
+from mqworker.model.retry_policy import USUAL_POLICY
 from mqworker.model.verdict import USUAL_LIMITS, Health, Verdict, judge
 from mqworker.model.view import LIVE_STATE, ChildView, NodeView, QueueView, ServerView, SystemView
+from mqworker.operate.gateway_figures import GatewayFigures, gateway_figures
 from mqworker.operate.status_document import totals_of
 
 _COLOR = {Health.HEALTHY: "green", Health.DEGRADED: "yellow", Health.DOWN: "red"}
@@ -46,6 +47,17 @@ _WORKER_COLUMNS = (
     Column("heard"),
     Column("restarts"),
     Column("last restart because", "<"),
+)
+_GATEWAY_COLUMNS = (
+    Column("gateway", "<"),
+    Column("listens at", "<"),
+    Column("clients"),
+    Column("in/s"),
+    Column("out/s"),
+    Column("in"),
+    Column("out"),
+    Column("waiting"),
+    Column("refused"),
 )
 _QUEUE_COLUMNS = (
     Column("queue", "<"),
@@ -254,7 +266,7 @@ def _notes(queue: QueueView, view: SystemView) -> Iterator[str]:
     if queue.limit:
         yield f"takes {queue.limit:,} waiting at the most"
     if queue.limited:
-        yield f"{queue.limited:,} of the delayed wait for a rate limit"
+        yield f"{queue.limited:,} of the delayed wait for their limits"
     if queue.ready and not view.is_consumed(queue, silent_ms=3 * USUAL_LIMITS.silent_ms):
         yield "nobody consumes it"
     if queue.delivered:
@@ -266,6 +278,8 @@ def _totals_lines(view: SystemView, width: int) -> list[str]:
     usual = ("enqueued", "succeeded", "retried", "buried", "reclaimed")
     shown = [f"{count:,} {name}" for name, count in totals.items() if count or name in usual]
     text = f"since the queues were made: {', '.join(shown)}" if totals else ""
+    if totals.get("retried"):
+        text += f"; a task that says nothing is retried {USUAL_POLICY.max} times, after about 1, 2 and 4 s"
     return [click.style(line, dim=True) for line in textwrap.wrap(text, width)]
 
 
@@ -273,3 +287,23 @@ def _wrapped(styled: str, word: str, rest: str, width: int) -> list[str]:
     """Text that opens with a styled word, wrapped as if the style took no room."""
     lines = textwrap.wrap(word + rest, width, subsequent_indent=" " * (len(word) + 2))
     return [styled + lines[0][len(word) :], *lines[1:]]
+
+
+def gateway_lines(children: Sequence[ChildView], *, width: int, indent: str) -> list[str]:
+    """One line for each gateway of a node, below a heading; none where there is no gateway."""
+    rows = [_gateway_row(figures) for figures in gateway_figures(children)]
+    return table(_GATEWAY_COLUMNS, rows, width=width, indent=indent) if rows else []
+
+
+def _gateway_row(figures: GatewayFigures) -> Row:
+    return [
+        safe(figures.name),
+        safe(figures.listens or "?"),
+        short_count(figures.connections),
+        rate(figures.in_per_s),
+        rate(figures.out_per_s),
+        short_count(figures.taken_in),
+        short_count(figures.given_out),
+        short_count(figures.waiting),
+        Cell(short_count(figures.refused), "yellow" if figures.refused else None),
+    ]

@@ -118,7 +118,7 @@ def _worker_families(children: Sequence[Child]) -> Iterator[str]:
     yield from family(
         "mqworker_actor_rss_bytes",
         "gauge",
-        "Memory of each actor that is no worker.",
+        "Memory of each actor that is not a worker.",
         [
             ("", {"actor": child["name"]}, memory[child["name"]])
             for child in children

@@ -43,7 +43,7 @@ class ScaleQuestion:
     @classmethod
     def of(cls, queue: str, query: Mapping[str, str]) -> ScaleQuestion:
         """From a path and a query string; raises InvalidArgument."""
-        queue_name(queue)
+        queue = queue_name(queue)
         unknown = sorted(query.keys() - {"target_wait_s", "soon_s", "slots"})
         if unknown:
             raise InvalidArgument(

@@ -65,7 +65,7 @@ def _queue_families(view: SystemView, queues: Sequence[tuple[Labels, QueueView]]
     yield from family(
         "mqworker_queue_messages",
         "gauge",
-        "Messages by state; each is in one of them. limited: waits for a permit of its rate limit.",
+        "Messages by state; each is in one of them. limited: waits for its limits.",
         chain.from_iterable(map(_depths, queues)),
     )
     yield from family(

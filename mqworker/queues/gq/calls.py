@@ -8,7 +8,16 @@ from mqworker.model.instant import as_argument
 from mqworker.model.names import QueueName
 from mqworker.queues.gq.database import GqNotRegistered, GqOutgoing
 from mqworker.queues.gq.keys import GqKeys
-from mqworker.queues.gq.rules import GqClaim, GqLiveness, GqMessage, GqResult, GqTerms, GqView
+from mqworker.queues.gq.rules import (
+    DELIVERIES_TOLD_APART,
+    GqClaim,
+    GqHeld,
+    GqLiveness,
+    GqMessage,
+    GqResult,
+    GqTerms,
+    GqView,
+)
 from mqworker.store.script import Call, RawReply, scripts_of
 
 script = scripts_of(__package__)
@@ -115,6 +124,26 @@ class GqCalls:
             arguments,
             lambda reply: _messages(_registered(reply, claim.consumer), claim),
         )
+
+    def adopt(
+        self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness
+    ) -> Call[list[int]]:
+        """Take over what others of a node hold; the ids of what is the consumer's now."""
+        arguments: list[Argument] = [claim.consumer, claim.number, family]
+        arguments += [liveness.dead_after_ms, DELIVERIES_TOLD_APART]
+        for each in held:
+            arguments += (each.id, each.delivery)
+        return Call(
+            script("adopt"),
+            self.keys.shared,
+            tuple(arguments),
+            lambda reply: [int(id_) for id_ in _registered(reply, claim.consumer)],
+        )
+
+    def retire(self, consumer: str, terms: GqTerms) -> Call[int]:
+        """Delete the record of a consumer whose process ended."""
+        fate = "reclaim" if terms.reclaim_dead else "leave"
+        return Call(script("retire"), self.keys.shared, (consumer, fate, _retries(terms)), int)
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> Call[list[int]]:
         """Write results; lost ids."""

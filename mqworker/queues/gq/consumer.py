@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from uuid import uuid4
+from hashlib import sha256
+from uuid import UUID, uuid4
 
 from mqworker.errors import InvalidArgument, StoreUnavailable
 from mqworker.model.names import whole_number
@@ -14,6 +15,7 @@ from mqworker.queues.gq.database import GqNotRegistered, GqStore
 from mqworker.queues.gq.rules import (
     LARGEST_BATCH,
     GqClaim,
+    GqHeld,
     GqLiveness,
     GqMessage,
     GqResult,
@@ -25,6 +27,7 @@ Process = Callable[[bytes], object]
 """The callback: gets the payload; raising anything is an error, everything else is success."""
 
 IDLE_S = 0.05
+_FAMILY_LENGTH = len("00000000-0000-0000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,18 @@ class GqConsumer:
     """One consumer. `run` is for one thread; `heartbeat` and `stop` may be called from any."""
 
     def __init__(
-        self, store: GqStore, process: Process | None, pop_batch: int, liveness: GqLiveness, terms: GqTerms
+        self,
+        store: GqStore,
+        process: Process | None,
+        pop_batch: int,
+        liveness: GqLiveness,
+        terms: GqTerms,
+        *,
+        node: str | None = None,
     ) -> None:
+        """`node` is what several consumers have in common of which one may take over what others held."""
         self._store = store
+        self._node = node
         self._process = process
         self._pop_batch = whole_number("pop_batch", pop_batch, least=1, most=LARGEST_BATCH)
         self._liveness = liveness
@@ -68,7 +80,7 @@ class GqConsumer:
         """Join at the end of the order of birth, under a new uuid; a record it had before is left to die."""
         with self._lock:
             # Under the same name again if the answer was lost: a second record would starve a partition.
-            self._joining = self._joining or str(uuid4())
+            self._joining = self._joining or _new_name(self._node)
             self._store.register(self._joining)
             self._uuid, self._joining = self._joining, None
             return self._uuid
@@ -127,6 +139,34 @@ class GqConsumer:
             raise InvalidArgument(f"ids are {len(ids):,}; accepted are up to {LARGEST_BATCH:,}")
         with self._lock:
             return self._store.claim(self._next_claim(), ids, self._liveness, self._terms)
+
+    def predecessors(self) -> list[str]:
+        """The other consumers of its node that are registered: their processes have ended."""
+        family = family_of(self._node or "")
+        names = [each.uuid for each in self._store.consumers()]
+        return [name for name in names if name.startswith(family) and name != self._uuid]
+
+    def adopt(self, held: Sequence[GqHeld]) -> tuple[GqClaim, list[int]]:
+        """Take over what workers hold from its predecessors: under which claim, and which messages."""
+        family = family_of(self._node or "")
+        with self._lock:
+            if self._uuid is None:
+                self.register()
+            claim = self._next_claim()
+            try:
+                return claim, self._store.adopt(claim, family, held, self._liveness)
+            except GqNotRegistered:
+                self.register()
+                claim = self._next_claim()
+                return claim, self._store.adopt(claim, family, held, self._liveness)
+
+    def beat_for(self, others: Sequence[str]) -> None:
+        """Show life for itself and for others, and give nobody up."""
+        with self._lock:
+            if self._uuid is None or not self._store.beat(self._uuid, self._liveness):
+                self.register()
+            for other in others:
+                self._store.beat(other, self._liveness)
 
     def settle(self, results: Sequence[GqResult]) -> list[int]:
         """Write results of messages that were popped or claimed; the ids of those that were lost."""
@@ -224,6 +264,16 @@ class GqConsumer:
                 if uuid is not None:
                     self._store.leave(uuid)
             self._uuid = self._joining = None
+
+
+def family_of(node: str) -> str:
+    """How the names of all consumers of a node begin."""
+    return str(UUID(sha256(node.encode()).hexdigest()[:32]))[:_FAMILY_LENGTH]
+
+
+def _new_name(node: str | None) -> str:
+    name = str(uuid4())
+    return name if node is None else family_of(node) + name[_FAMILY_LENGTH:]
 
 
 def _succeeds(process: Process, message: GqMessage) -> bool:

@@ -19,6 +19,7 @@ from mqworker.model.names import shown
 from mqworker.queues.gq.rules import (
     GqClaim,
     GqConsumerRecord,
+    GqHeld,
     GqLiveness,
     GqMessage,
     GqRecord,
@@ -78,6 +79,12 @@ class GqStore(Protocol):
         self, claim: GqClaim, ids: Sequence[int], liveness: GqLiveness, terms: GqTerms
     ) -> list[GqMessage]:
         """Take those that nobody took meanwhile; raises `GqNotRegistered`."""
+
+    def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
+        """Take over what others hold whose names begin alike; which of it (`GqNotRegistered`)."""
+
+    def retire(self, consumer: str, terms: GqTerms) -> None:
+        """Delete the record of a consumer whose process ended, and do with what it held as with the dead."""
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
         """Write results; the ids of messages that were lost to somebody else, where nothing was changed."""

@@ -18,7 +18,18 @@ from mqworker.model.names import MessageId, message_id, task_name, whole_number
 from mqworker.model.settlement import Ack, Bury, Settlement
 from mqworker.queues.gq.consumer import GqConsumer
 from mqworker.queues.gq.database import GqOutgoing, GqStore
-from mqworker.queues.gq.rules import LARGEST_BATCH, GqLiveness, GqMessage, GqRecord, GqResult, GqTerms
+from mqworker.queues.gq.rules import (
+    LARGEST_BATCH,
+    LARGEST_ID,
+    GqClaim,
+    GqHeld,
+    GqLiveness,
+    GqMessage,
+    GqRecord,
+    GqResult,
+    GqTerms,
+    fence_of,
+)
 from mqworker.queues.queue_model import Capability
 
 DEFAULT_LEASE_MS = 30_000
@@ -34,15 +45,21 @@ class GqQueue:
     capabilities = Capability.NONE
 
     def __init__(
-        self, store: GqStore, liveness: GqLiveness = DEFAULT_LIVENESS, terms: GqTerms = DEFAULT_TERMS
+        self,
+        store: GqStore,
+        liveness: GqLiveness = DEFAULT_LIVENESS,
+        terms: GqTerms = DEFAULT_TERMS,
+        *,
+        node: str | None = None,
     ) -> None:
+        """`node` names those consumers of which one may take over what another held, once that has ended."""
         self._store = store
         self._liveness = liveness
         self._terms = terms
         self._no_more_tries = replace(terms, max_retries=0)
-        self._consumer = GqConsumer(store, None, LARGEST_BATCH, liveness, terms)
+        self._consumer = GqConsumer(store, None, LARGEST_BATCH, liveness, terms, node=node)
         self._popped: list[GqMessage] = []  # more than was asked for: a pop whose answer came late
-        self._fence = 0
+        self._predecessors: list[str] | None = None
         self._held: dict[int, GqMessage] = {}
         self._lock = threading.Lock()
 
@@ -74,10 +91,13 @@ class GqQueue:
         with self._lock:
             if not self._popped:
                 self._popped = self._consumer.pop(count)
-            deliveries, unreadable = self._noted(self._popped[:count])
-            self._popped = self._popped[count:]
-        if unreadable:  # pushed by somebody who sends no tasks: it would only come back
-            self._write([GqResult(message, is_ok=False) for message in unreadable], self._no_more_tries)
+            popped, self._popped = self._popped[:count], self._popped[count:]
+            # A database that forgot everything gives out numbers again that are still held: another delivery.
+            taken = [message for message in popped if fence_of(message) in self._held]
+            deliveries, unreadable = self._noted([message for message in popped if message not in taken])
+        self._write([GqResult(message, is_ok=False) for message in taken], self._terms)
+        # Pushed by somebody who sends no tasks: it would only come back.
+        self._write([GqResult(message, is_ok=False) for message in unreadable], self._no_more_tries)
         return deliveries
 
     def settle(self, *settlements: Settlement) -> list[Settlement]:
@@ -106,8 +126,36 @@ class GqQueue:
     def extend(self, *deliveries: Delivery, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """A heartbeat, which prolongs everything; those that this consumer no longer holds come back."""
         whole_number("lease_ms", lease_ms, least=1, most=2**53)
-        self.beat()
-        return [delivery for delivery in deliveries if delivery.fence not in self._held]
+        if self._predecessors is None:
+            self.beat()
+        else:
+            self._consumer.beat_for(self._predecessors)
+        return [delivery for delivery in deliveries if not self._is_held(delivery.fence)]
+
+    def begin_adoption(self) -> None:
+        """From now on consumers of the same node that ended before are kept alive, and nobody is given up."""
+        self._predecessors = self._consumer.predecessors()
+
+    def adopt(self, *deliveries: Delivery) -> list[Delivery]:
+        """Take over what consumers of the same node hold; those that somebody else has by now come back."""
+        lost: list[Delivery] = []
+        for start in range(0, len(deliveries), LARGEST_BATCH):
+            batch = deliveries[start : start + LARGEST_BATCH]
+            claim, ids = self._consumer.adopt([GqHeld.of(each.fence) for each in batch])
+            adopted = frozenset(ids)
+            with self._lock:
+                for each in batch:
+                    id_ = GqHeld.of(each.fence).id
+                    if id_ in adopted:
+                        self._held[each.fence] = _message(id_, each, claim)
+            lost += [each for each in batch if GqHeld.of(each.fence).id not in adopted]
+        return lost
+
+    def end_adoption(self) -> None:
+        """Nobody has anything more to hand over: what the ended consumers still held is anybody's."""
+        for name in self._consumer.predecessors():
+            self._store.retire(name, self._terms)
+        self._predecessors = None
 
     def reclaim(self) -> tuple[int, int]:
         """Delete dead consumers and queue again what they held. How many is not told: always (0, 0)."""
@@ -133,18 +181,25 @@ class GqQueue:
         return ids
 
     def _noted(self, messages: Sequence[GqMessage]) -> tuple[list[Delivery], list[GqMessage]]:
-        """Deliveries with fences that grow, and what is no task."""
+        """Deliveries with fences that grow with each one of a message, and what is not a task."""
         deliveries: list[Delivery] = []
         unreadable: list[GqMessage] = []
         for message in messages:
-            self._fence += 1
+            fence = fence_of(message)
             try:
-                deliveries.append(_delivery(self._fence, message))
+                deliveries.append(_delivery(fence, message))
             except (InvalidMessage, InvalidArgument):
                 unreadable.append(message)
             else:
-                self._held[self._fence] = message
+                self._held[fence] = message
         return deliveries, unreadable
+
+    def _is_held(self, fence: int) -> bool:
+        """Whether it is held as far as we know: when a consumer is given up, so is all that it held."""
+        message = self._held.get(fence)
+        if message is None:
+            return False
+        return not self._terms.reclaim_dead or message.claim.consumer == self._consumer.uuid
 
     def _write(self, results: Sequence[GqResult], terms: GqTerms) -> set[int]:
         return set(self._store.settle(results, terms)) if results else set()
@@ -158,6 +213,8 @@ def _outgoing(message: Message, id_: str) -> GqOutgoing:
 
 
 def _delivery(fence: int, message: GqMessage) -> Delivery:
+    if message.id >= LARGEST_ID:
+        raise InvalidMessage(f"message {message.id} has a number that no fence has room for")
     header, separator, body = message.payload.partition(b"\n")
     id_, _, task = header.decode(errors="replace").partition(" ")
     if not separator:
@@ -174,6 +231,10 @@ def _delivery(fence: int, message: GqMessage) -> Delivery:
         crashes=message.attempt - 1,
         deadline_at_ms=message.deadline_at_ms,
     )
+
+
+def _message(id_: int, delivery: Delivery, claim: GqClaim) -> GqMessage:
+    return GqMessage(id_, b"", delivery.attempt, delivery.enqueued_at_ms, delivery.deadline_at_ms, claim)
 
 
 def _ids(numbers: Sequence[int]) -> list[MessageId]:

@@ -11,6 +11,7 @@ from mqworker.queues.gq.database import GqOutgoing
 from mqworker.queues.gq.rules import (
     GqClaim,
     GqConsumerRecord,
+    GqHeld,
     GqLiveness,
     GqMessage,
     GqRecord,
@@ -91,6 +92,14 @@ class GqRedis:
     ) -> list[GqMessage]:
         """Take those that nobody took meanwhile."""
         return self._store.run(self._calls.claim(claim, ids, liveness, terms))
+
+    def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
+        """Take over what others hold whose names begin alike; which of it."""
+        return self._store.run(self._calls.adopt(claim, family, held, liveness))
+
+    def retire(self, consumer: str, terms: GqTerms) -> None:
+        """Delete the record of a consumer whose process ended."""
+        self._store.run(self._calls.retire(consumer, terms))
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
         """Write results; the ids of messages that were lost to somebody else."""

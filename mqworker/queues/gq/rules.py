@@ -19,6 +19,10 @@ LARGEST_BATCH = 1_000
 
 SHORTEST_LEASE_MS = 1_000
 
+DELIVERIES_TOLD_APART = 1_024
+"""A fence is the number of a message and which delivery of it this is; after so many, that starts anew."""
+LARGEST_ID = 2**53
+
 _LONGEST_MS = 2**53
 # Short enough for PostgreSQL's 63 characters, and the same in every database whatever it does to case.
 _SQL_NAME = re.compile(r"[a-z0-9_]{1,40}", re.ASCII)
@@ -160,6 +164,29 @@ class GqMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class GqHeld:
+    """A delivery by its fence alone: a message, and which of the deliveries that are told apart."""
+
+    id: int
+    delivery: int
+
+    @classmethod
+    def of(cls, fence: int) -> GqHeld:
+        """What a fence stands for."""
+        return cls(*divmod(fence, DELIVERIES_TOLD_APART))
+
+    @property
+    def fence(self) -> int:
+        """It grows with each delivery of a message, whichever node has it."""
+        return self.id * DELIVERIES_TOLD_APART + self.delivery
+
+
+def fence_of(message: GqMessage) -> int:
+    """The fence of a delivery; any process that knows it can take the delivery over (`adopt`)."""
+    return GqHeld(message.id, message.attempt % DELIVERIES_TOLD_APART).fence
+
+
+@dataclass(frozen=True, slots=True)
 class GqRecord:
     """A message as it is stored."""
 
@@ -202,7 +229,7 @@ def sql_queue_name(queue: str) -> str:
 def view_of(
     consumers: Sequence[GqConsumerRecord], uuid: str, liveness: GqLiveness, now_ms: int
 ) -> GqView | None:
-    """The place of a consumer among the active, given all in the order of birth; None when it is none."""
+    """A consumer's place among the active, all in the order of birth; None when it is not among them."""
     active = [each.uuid for each in consumers if not liveness.is_dead(each.last_beat_at_ms, now_ms)]
     return GqView(active.index(uuid), len(active)) if uuid in active else None
 

@@ -2,7 +2,7 @@
 
 A message is a JSON text (queues/rsmq/text.py), so a program in any language can send a task, and sees ours. A
 lease is RSMQ's visibility timeout; its fence stands in a side key and is lost as soon as anybody else
-received the message. What is given up, or is no task at all, moves to side keys of ours, with the reason.
+received the message. What is given up, or is not a task at all, moves to side keys of ours, with the reason.
 
 What the layout has no place for: priorities, deadlines, guards, results. Failures and crashes are not told
 apart: both are earlier deliveries.
@@ -74,9 +74,8 @@ class RsmqQueue:
     ) -> None:
         self.name = accept.queue_name(name)
         self.store = store
-        self._steps = RsmqQueueSteps(
-            self.name, options or RsmqOptions(), accept.seconds("vt", vt), accept.maxsize(maxsize)
-        )
+        self._vt = accept.seconds("vt", vt)
+        self._steps = RsmqQueueSteps(self.name, options or RsmqOptions(), self._vt, accept.maxsize(maxsize))
 
     def enqueue(self, *messages: Message) -> list[Enqueued]:
         """Store messages, up to a thousand as one atomic batch; once, even if a reply is lost on the way."""
@@ -105,6 +104,16 @@ class RsmqQueue:
     def extend(self, *deliveries: Delivery, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """Prolong leases. Those that were lost come back."""
         return self.store.follow(self._steps.extend(deliveries, lease_ms))
+
+    def begin_adoption(self) -> None:
+        """Nothing to do: a lease goes by its fence, whichever process renews it."""
+
+    def adopt(self, *deliveries: Delivery) -> list[Delivery]:
+        """Take over what another process claimed; those that somebody else has by now come back."""
+        return self.extend(*deliveries, lease_ms=self._vt * 1000) if deliveries else []
+
+    def end_adoption(self) -> None:
+        """Nothing to do: what nobody renews returns by itself."""
 
     def reclaim(self) -> tuple[int, int]:
         """Return deliveries whose lease ended to their old place in the line: (returned, 0)."""
@@ -177,7 +186,7 @@ class RsmqQueueSteps:
         return [MessageId(each) for each in ids]
 
     def claim(self, count: int, lease_ms: int) -> Procedure[list[Delivery]]:
-        """Take messages; what is no task is buried on the way, for it would only come back."""
+        """Take messages; what is not a task is buried on the way, for it would only come back."""
         whole_number("count", count, least=1, most=LARGEST_BATCH)
         whole_number("lease_ms", lease_ms, least=1, most=LONGEST_HORIZON_MS)
         yield from self._make()

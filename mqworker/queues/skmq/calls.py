@@ -79,10 +79,15 @@ class SkmqCalls:
         """Look messages up."""
         return Call(script("find"), (self._keys.index,), tuple(fields), _entries)
 
-    def move(self, key: str, queue: QueueName) -> Call[QueueName | None]:
-        """A recipient registers at a queue; the other one where it was before."""
+    def move(self, key: str, queue: QueueName, *, must_stay: bool = False) -> Call[QueueName | None]:
+        """A recipient registers at a queue; the other one where it was before, or is if it must stay."""
         keys = (self._keys.homes, self._keys.queues)
-        return Call(script("move"), keys, (key, queue), lambda old: QueueName(old.decode()) if old else None)
+        return Call(
+            script("move"),
+            keys,
+            (key, queue, int(must_stay)),
+            lambda old: QueueName(old.decode()) if old else None,
+        )
 
     def queues(self) -> Call[list[QueueName]]:
         """The queues of all apps."""

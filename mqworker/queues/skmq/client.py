@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
@@ -61,11 +62,19 @@ class SkmqClient:
     """One connection to a server. Requests may be sent ahead; replies come in their order."""
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *, token: str = "", timeout: float = 30.0
+        self,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        *,
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        timeout: float = 30.0,
     ) -> None:
-        """`token` is for servers of ours that ask for one; `timeout` is seconds for each answer."""
+        """`token` and `tls` are for servers of ours that ask for them; `timeout` is seconds for an answer."""
         try:
             self._socket = socket.create_connection((host, port), timeout)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise SkmqUnavailable(f"{host}:{port}: {error}") from error
         self._decoder = FrameDecoder(most_bytes=LARGEST_FRAME_BYTES)

@@ -29,7 +29,7 @@ _MOST_LENGTH_DIGITS = 10
 
 @dataclass(slots=True)  # not frozen: twenty thousand are made each second
 class Frame:
-    """One message of the protocol. Treat it as read-only; a text that was no UTF-8 holds surrogates."""
+    """One message of the protocol. Treat it as read-only; a text that was not UTF-8 holds surrogates."""
 
     type: str
     appid: str = ""
@@ -57,7 +57,8 @@ class FrameDecoder:
     """Gives the same items however the bytes were cut."""
 
     def __init__(self, *, most_bytes: int = LARGEST_FRAME_BYTES) -> None:
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
+        """Of one frame; may be changed at any time."""
         self._buffer = bytearray()
         self._fields: dict[bytes, bytes] = {}
         self._length: int | None = None
@@ -88,7 +89,7 @@ class FrameDecoder:
         if self._consumed:  # inside of a frame already
             return None
         end = self._buffer.find(_END_OF_FRAME, start, start + _SMALL_BYTES)
-        if end < 0 or end - start > self._most_bytes:
+        if end < 0 or end - start > self.most_bytes:
             return None
         lines = bytes(self._buffer[start:end]).split(_END_OF_LINE)
         try:
@@ -125,7 +126,7 @@ class FrameDecoder:
             self._field(name, value)
         elif line in _WORDS:
             take(_WORDS[line])
-            self._consumed -= len(line) + 2  # it is no part of the frame around it
+            self._consumed -= len(line) + 2  # it is not part of the frame around it
         else:
             raise BrokenStream("malformed frame")
 
@@ -139,7 +140,7 @@ class FrameDecoder:
 
     def _content_by_length(self, start: int, take: Callable[[Item], object]) -> int | None:
         length = self._length or 0
-        if self._consumed + len(_CONTENT) + length > self._most_bytes:
+        if self._consumed + len(_CONTENT) + length > self.most_bytes:
             raise BrokenStream("frame too large")
         first = start + len(_CONTENT)
         end = first + length
@@ -165,7 +166,7 @@ class FrameDecoder:
             self._refuse_long(len(self._buffer) - 1, is_content=self._buffer.startswith(_CONTENT))
 
     def _refuse_long(self, line_bytes: int, *, is_content: bool) -> None:
-        if self._consumed + line_bytes > self._most_bytes or (
+        if self._consumed + line_bytes > self.most_bytes or (
             line_bytes > LONGEST_LINE_BYTES and not is_content
         ):
             raise BrokenStream("frame too large")

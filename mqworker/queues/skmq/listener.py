@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -45,9 +47,16 @@ OnPush = Callable[[SkmqPush], None]
 class SkmqListener:
     """Serves pushes in threads until it is closed. Register its `port` with `SkmqClient.register`."""
 
-    def __init__(self, on_push: OnPush, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Port 0 lets the system choose."""
-        self._server = _Server((host, port), _handler_of(on_push))
+    def __init__(
+        self,
+        on_push: OnPush,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Port 0 lets the system choose; `tls` is for a gateway that pushes by TLS."""
+        self._server = _Server((host, port), _handler_of(on_push, tls))
         self.host, self.port = self._server.server_address[0], self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -75,10 +84,17 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
 
-def _handler_of(on_push: OnPush) -> type[socketserver.BaseRequestHandler]:
+def _handler_of(on_push: OnPush, tls: ssl.SSLContext | None) -> type[socketserver.BaseRequestHandler]:
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.settimeout(_ANSWER_S)
+            if tls is not None:
+                with suppress(OSError), tls.wrap_socket(self.request, server_side=True) as self.request:
+                    self._serve()
+            else:
+                self._serve()
+
+        def _serve(self) -> None:
             decoder, items = FrameDecoder(), deque[Item]()
             while True:
                 try:

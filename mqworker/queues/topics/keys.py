@@ -40,9 +40,10 @@ class TopicKeys:
         """set, ours: consumer ids that have peers. The channel of this name calls whoever dispatches.
 
         Scripts make two kinds of strings from it, which expire: `:call:<lane>` is the newest call and its
-        reply; `:grace:<topic>` is there while a backlog waits.
+        reply; `:grace:<topic>` is there while a backlog waits. It begins with the prefix, too:
+        a user of the server who may touch nothing else can have topics.
         """
-        return f"mqw:topics:{{{self.prefix}}}"
+        return f"{self.prefix}mqw:topics:{{{self.prefix}}}"
 
     def queue_of(self, topic: bytes) -> bytes:
         """list, documented: the main queue of a topic."""

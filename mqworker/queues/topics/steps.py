@@ -16,7 +16,7 @@ _SWEPT_AT_ONCE = 100
 
 
 class TopicSteps:
-    """The procedures of one prefix; they remember only that the server is no cluster."""
+    """The procedures of one prefix; they remember only that the server is not a cluster."""
 
     def __init__(self, options: TopicOptions) -> None:
         self.calls = TopicCalls(options)

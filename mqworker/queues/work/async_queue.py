@@ -78,7 +78,7 @@ class AsyncWorkQueue(AsyncStoreClient):
         )
 
     async def reap_dead(self, consumer: str) -> int:
-        """Release what a consumer holds of which it is known that it died: at once, counted as a loss."""
+        """Release at once what a consumer holds that is known to have died; it counts as a loss."""
         return await self.store.follow(self._steps.reap(consumer_name(consumer), 0, 1))
 
     async def consumers(self) -> list[ConsumerName]:

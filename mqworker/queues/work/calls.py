@@ -195,6 +195,21 @@ class WorkQueueCalls:
         """Let limited messages in: (admitted, ms until the next token or -1)."""
         return Call(script("admit"), self.keys.shared, (room, self._permit_ms), tuple)
 
+    def set_limit(self, name: str, most: int | None) -> Call[None]:
+        """Say how many of a limit run at once; None goes by what the code says again."""
+        arguments: tuple[Argument, ...] = (name, most or "")
+        return Call(script("set_limit"), self.keys.shared, arguments, lambda _: None, is_numbered=True)
+
+    def close(self, names: Sequence[str], for_ms: int, *, task: str = "", why: str = "") -> Call[int]:
+        """Let nothing start that has these names among its limits, for so long; 0 opens them."""
+        arguments: tuple[Argument, ...] = (self._kept, task, for_ms, why, *names)
+        return Call(script("close"), self.keys.shared, arguments, int, is_numbered=True)
+
+    def spend(self, fence: int, cost: int, positions: Sequence[int], consumer: ConsumerName) -> Call[int]:
+        """Say what a delivery costs in truth, of which of its rates by weight."""
+        keys = (*self.keys.shared, self.keys.held(consumer))
+        return Call(script("spend"), keys, (fence, cost, *positions), int, is_numbered=True)
+
     def expire(self, limit: int) -> Call[int]:
         """Report waiting messages whose deadline passed."""
         return Call(script("expire"), self.keys.shared, (self._kept, limit, self._window_ms), int)

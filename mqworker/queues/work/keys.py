@@ -7,8 +7,15 @@ Scripts make some keys themselves, from the name of a declared one (decision 9):
     parked             zset   which of the delayed somebody could not run (parts/parked.lua)
     limited:<limits>   list   ids that wait for one combination of limits (parts/limited.lua)
     shares:<minute>    hash   weight~tenant -> how many were let in, a sample (admit.lua)
+    slots              hash   id -> where and limits, of what occupies a slot (parts/slots.lua)
+    running            hash   limit -> how many occupy a slot of it
+    blocked:<limit>    list   limits that wait for one of its slots
+    set                hash   limit -> how many, as set at run time
+    closed             hash   name -> until ms, what is closed (parts/closing.lua)
+    failures:<name>    list   instants of the latest failures, for a circuit breaker
     results:ends       zset   id -> ends at, ms, of results with a shorter life (parts/result_ends.lua)
 
+A limit that queues share has `running`, `blocked` and `set` under `{limit:<name>}` instead.
 docs/redis-keys.md lists all keys of all models.
 """
 
@@ -17,16 +24,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mqworker.model.names import ConsumerName, QueueName, parse_consumer_name, parse_whole
+from mqworker.model.names import DEFAULT_NAMESPACE, ConsumerName, QueueName, parse_consumer_name, parse_whole
 from mqworker.model.quarantine import Quarantine
 
 # One in each sixteenth of the slots, so that each of up to sixteen primaries has one (store/test_slots.py).
 _BEATS_NUMBERS = (2950, 2840, 924, 834, 609, 719, 2090, 2180, 872, 962, 2806, 2916, 392, 282, 2810, 2900)
 
 
+_DEFAULT_PREFIX = f"{DEFAULT_NAMESPACE}:{{"
+
+
 def queues_key(namespace: str) -> str:
     """set: the names of all queues; written beside the scripts, for it lies in another slot."""
     return f"{namespace}:queues"
+
+
+def orphans_key(namespace: str) -> str:
+    """hash: name of a blob that nothing refers to -> since when, ms; never in a script."""
+    return f"{namespace}:orphans"
 
 
 def nodes_key(namespace: str) -> str:
@@ -192,8 +207,13 @@ class WorkQueueKeys:
 
     @property
     def rqueue(self) -> tuple[str, ...]:
-        """With the RedisMQ verbs' own: delivered (zset id -> order), popped (hash id -> text), bare name."""
-        return (*self.shared, f"{self.prefix}delivered", f"{self.prefix}popped", self.queue)
+        """With the RedisMQ verbs' own: delivered (zset id -> order), popped (hash id -> text), bare name.
+
+        In a namespace of its own the bare name begins with that, too: a tenant of the server may touch no
+        other, and has nothing to do with what lies there.
+        """
+        bare = self.queue if self.prefix.startswith(_DEFAULT_PREFIX) else self.prefix.removesuffix(":")
+        return (*self.shared, f"{self.prefix}delivered", f"{self.prefix}popped", bare)
 
 
 def readable_consumers(key: str, names: Iterable[object], quarantine: Quarantine) -> Iterator[ConsumerName]:

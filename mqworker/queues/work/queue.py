@@ -82,7 +82,7 @@ class WorkQueue(StoreClient):
         return self.store.follow(self._steps.reap(consumer_name(consumer), silent_ms, min(silent_ms, 1)))
 
     def reap_dead(self, consumer: str) -> int:
-        """Release what a consumer holds of which it is known that it died: at once, counted as a loss."""
+        """Release at once what a consumer holds that is known to have died; it counts as a loss."""
         return self.store.follow(self._steps.reap(consumer_name(consumer), 0, 1))
 
     def promote(self) -> int:

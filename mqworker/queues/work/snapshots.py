@@ -39,7 +39,7 @@ from mqworker.queues.work.throughput import decode_sample
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.quick_look import QuickLook
 from mqworker.store.script import Call, RawReply, scripts_of
-from mqworker.store.server_check import INFO_COMMANDS, view_of
+from mqworker.store.server_check import INFO_COMMANDS, UNSEEN, view_of
 
 if TYPE_CHECKING:
     from mqworker.store.link.cluster_connection import ClusterConnection
@@ -148,11 +148,19 @@ def _server_names(store: Reader, namespace: str) -> _Names:
             [("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes), *INFO_COMMANDS], None
         )
     except StoreRefused as error:
+        if error.code == "NOPERM":
+            return _names_without_info(store, queues, nodes)
         if not error.is_about_data:
             raise
         time, *info = store.send([("TIME",), *INFO_COMMANDS], None)
         queue_names, node_names = _or_nothing(store, queues), _or_nothing(store, nodes)
     return _Names(_ms(time), view_of([info]), _names(queue_names), _names(node_names))
+
+
+def _names_without_info(store: Reader, queues: str, nodes: str) -> _Names:
+    """For a user who may not ask INFO; who may not even read these raises."""
+    time, queue_names, node_names = store.send([("TIME",), ("SMEMBERS", queues), ("SMEMBERS", nodes)], None)
+    return _Names(_ms(time), UNSEEN, _names(queue_names), _names(node_names))
 
 
 def _cluster_names(store: Store, namespace: str) -> _Names:

@@ -27,12 +27,23 @@ UNUSED_LANE_MS = 3_600_000
 ItemT = TypeVar("ItemT")
 
 
+WAITING = frozenset({"ready", "delayed", "limited"})
+"""States in which nobody has it: it can be cancelled at once."""
+LIMITED_AT_MS = 9_000_000_000_000_000
+"""When a message is due that waits for a permit (parts/limited.lua)."""
+
+
+def is_limited(due_at_ms: int) -> bool:
+    """Whether what is due then waits for its limits, and for no instant."""
+    return due_at_ms >= LIMITED_AT_MS
+
+
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """Where a message is: its state, and what that state has to say."""
 
     state: str
-    """delayed, ready, leased, delivered, succeeded, cancelled, expired, dead or absent."""
+    """delayed, limited, ready, leased, delivered, succeeded, cancelled, expired, dead or absent."""
     position: int | None = None
     due_at_ms: int | None = None
     consumer: ConsumerName | None = None
@@ -78,7 +89,7 @@ class WorkQueueSteps:
         return outcome
 
     def claim(self, count: int, consumer: ConsumerName | None, lease_ms: int) -> Procedure[list[Delivery]]:
-        """Take messages; bytes that are no record are buried on the way, for they would only come back."""
+        """Take messages; bytes that are not a record are buried on the way, for they would only come back."""
         whole_number("count", count, least=1, most=LARGEST_BATCH)
         whole_number("lease_ms", lease_ms, least=1, most=LONGEST_HORIZON_MS)
         claimed: list[Delivery | UnreadableDelivery] | LookAgain = LOOK_AGAIN
@@ -344,7 +355,8 @@ class WorkQueueSteps:
 def _whereabouts(state: str, detail: bytes) -> Whereabouts:
     match state:
         case "delayed":
-            return Whereabouts("delayed", due_at_ms=int(float(detail)))
+            at_ms = int(float(detail))
+            return Whereabouts("limited") if is_limited(at_ms) else Whereabouts("delayed", due_at_ms=at_ms)
         case "ready":
             return Whereabouts("ready", position=int(detail))
         case "settled" if detail.startswith(b"S"):

@@ -16,17 +16,16 @@ from mqworker.model.dead_letter import DeadLetter, decode_dead_letter
 from mqworker.model.delivery import Delivery
 from mqworker.model.event import ENQUEUED, decode_block, expand
 from mqworker.model.names import MessageId
-from mqworker.model.record import decode_record
+from mqworker.model.record import decode_record, limits_of
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import Whereabouts
 from mqworker.store.command import Command, Reply
 from mqworker.store.script import RawReply
 
-LATEST_INSTANT_MS = 9_000_000_000_000_000
-"""A message due then waits for a permit of its rate limit, and not for an instant (parts/limited.lua)."""
-
 _PAGE = 100
 _MOST_PAGES = 20
+_AROUND_MS = 5
+"""An event and the record of its message are stamped by one script."""
 _HEADER_CHARACTERS = 25
 
 
@@ -50,6 +49,8 @@ class Trace:
     """As it is stored now; None when it is not stored any more, or moved while we looked."""
     letter: DeadLetter | None = None
     is_stop_requested: bool = False
+    limits: str = ""
+    """Of one that waits for its limits, as it stands in the record."""
     past: list[PastEvent] = field(default_factory=list)
     """The newest first."""
 
@@ -61,15 +62,22 @@ def trace(queue: WorkQueue, message: MessageId, where: Whereabouts | None = None
         past = list(_past(queue, message))
         return Trace(queue.name, message, where, past=past) if past else None
     letter = read_letter(queue, message) if where.state == "dead" else None
+    delivery = letter.message if letter else _read_delivery(queue, message, where)
     return Trace(
         queue=queue.name,
         id=message,
         where=where,
-        delivery=letter.message if letter else _read_delivery(queue, message, where),
+        delivery=delivery,
         letter=letter,
         is_stop_requested=_ask(queue, ("HGET", queue.calls.keys.named("results"), message)) == b"X",
-        past=list(_past(queue, message)),
+        limits=_read_limits(queue, message) if where.state == "limited" else "",
+        past=_beginning(queue, message, delivery) or list(_past(queue, message)),
     )
+
+
+def _read_limits(queue: WorkQueue, message: MessageId) -> str:
+    record = _ask(queue, ("HGET", queue.calls.keys.named("parcels"), message))
+    return limits_of(record) if isinstance(record, bytes) else ""
 
 
 def read_letter(queue: WorkQueue, message: MessageId) -> DeadLetter | None:
@@ -95,7 +103,7 @@ def _read_delivery(queue: WorkQueue, message: MessageId, where: Whereabouts) -> 
 def _records(queue: WorkQueue, message: MessageId, where: Whereabouts) -> Iterator[bytes]:
     keys = queue.calls.keys
     match where.state:
-        case "delayed":
+        case "delayed" | "limited":
             yield from _as_records(_ask(queue, ("HGET", keys.named("parcels"), message)))
         case "ready":
             position = where.position or 0
@@ -115,11 +123,18 @@ def _as_records(reply: Reply) -> Iterator[bytes]:
             yield each
 
 
-def _past(queue: WorkQueue, message: MessageId) -> Iterator[PastEvent]:
+def _beginning(queue: WorkQueue, message: MessageId, delivery: Delivery | None) -> list[PastEvent]:
+    """Of one that nobody has had yet: all that happened to it is that it was enqueued, at a known instant."""
+    if delivery is None or delivery.deliveries or delivery.failures or delivery.losses:
+        return []
+    at_ms = delivery.enqueued_at_ms
+    return list(_past(queue, message, str(at_ms + _AROUND_MS), str(max(0, at_ms - _AROUND_MS))))
+
+
+def _past(queue: WorkQueue, message: MessageId, last: str = "+", first: str = "-") -> Iterator[PastEvent]:
     """What the stream of events still holds, back to when the message was enqueued."""
-    last = "+"
     for _ in range(_MOST_PAGES):
-        entries: RawReply = _ask(queue, ("XREVRANGE", queue.calls.keys.events, last, "-", "COUNT", _PAGE))
+        entries: RawReply = _ask(queue, ("XREVRANGE", queue.calls.keys.events, last, first, "COUNT", _PAGE))
         if not entries:
             return
         for entry_id, fields in entries:

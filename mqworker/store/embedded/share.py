@@ -208,7 +208,7 @@ def _mood(place: ServerPlace) -> Mood:
     answer = ping(place.socket_path)
     if answer.mood is Mood.FOREIGN:
         raise ConfigurationError(
-            f"data_dir: the socket {place.socket_path} is in use by something that is no Redis server"
+            f"data_dir: the socket {place.socket_path} is in use by something that is not a Redis server"
         )
     if answer.mood is Mood.REFUSING:
         raise StoreUnavailable(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import Cluster, HostPort
 from mqworker.store.link.async_pool import AsyncLinkPool, open_async_link
-from mqworker.store.link.options import Limits, access_of
+from mqworker.store.link.options import Limits, access_of, table_limits
 from mqworker.store.link.server_errors import ServerName, settled, was_executed
 from mqworker.store.link.slots import (
     CLUSTER_SLOTS,
@@ -24,6 +24,7 @@ from mqworker.store.link.slots import (
     replies_of,
     shows_stale_table,
     slot_of,
+    slotless,
     unsettled,
     wants_pause,
 )
@@ -39,6 +40,8 @@ class AsyncClusterConnection:
         self._name = name
         self._pool_by_place: dict[HostPort, AsyncLinkPool] = {}
         self._table: SlotTable | None = None
+        self._silent: set[HostPort] = set()
+        """As in cluster_connection.py."""
 
     async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip to the owner of `key`; without a key, to some primary."""
@@ -108,18 +111,32 @@ class AsyncClusterConnection:
         return place
 
     async def _fetch_table(self) -> SlotTable:
-        reasons: list[str] = []
-        for place in dict.fromkeys([*self._address.nodes, *self._pool_by_place]):
-            pool = self._pool(place)
+        troubles: list[MqworkerError] = []
+        places = dict.fromkeys([*self._address.nodes, *self._pool_by_place])
+        for place in sorted(places, key=self._silent.__contains__):
             try:
-                table = parse_slots(settled(await pool.exchange([CLUSTER_SLOTS]), pool.name)[0], place)
+                table = await self._ask_for_table(place, table_limits(self._limits, len(places)))
+            except ConfigurationError:
+                raise
             except MqworkerError as error:
-                reasons.append(str(error))
+                self._silent.add(place)
+                troubles.append(error)
                 continue
+            self._silent.discard(place)
             if table.ranges:
                 return table
-            reasons.append(f"{place} serves no slots")
-        raise no_table(self._name, reasons)
+            troubles.append(slotless(place))
+        raise no_table(self._name, troubles)
+
+    async def _ask_for_table(self, place: HostPort, limits: Limits) -> SlotTable:
+        name, access = self._pool(place).name, access_of(self._address)
+        pool = AsyncLinkPool(
+            name, limits.read_timeout_s, lambda: open_async_link(place, access, limits, name)
+        )
+        try:
+            return parse_slots(settled(await pool.exchange([CLUSTER_SLOTS]), name)[0], place)
+        finally:
+            await pool.close()
 
     def _pool(self, place: HostPort) -> AsyncLinkPool:
         if place not in self._pool_by_place:

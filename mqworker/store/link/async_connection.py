@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, assert_never
 
-from mqworker.errors import MqworkerError
+from mqworker.errors import ConfigurationError, MqworkerError
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import (
     Cluster,
@@ -24,7 +24,7 @@ from mqworker.store.link.async_cluster_connection import AsyncClusterConnection
 from mqworker.store.link.async_pool import AsyncLink, AsyncLinkPool, open_async_link
 from mqworker.store.link.options import Limits, Place, access_of, sentinel_access
 from mqworker.store.link.sentinel import no_primary, parse_primary, primary_query, unknown_service
-from mqworker.store.link.server_errors import ServerName, settled
+from mqworker.store.link.server_errors import FirstWrite, ServerName, settled
 
 
 class AsyncConnection(Protocol):
@@ -45,9 +45,9 @@ def open_async_connection(
     name = ServerName(describe(address), secrets_of(address))
     match address:
         case Standalone(place):
-            return AsyncSingleConnection(_fixed_pool(address, place, limits, name))
+            return AsyncSingleConnection(_fixed_pool(address, place, limits, name), is_fixed=True)
         case UnixSocket(path):
-            return AsyncSingleConnection(_fixed_pool(address, path, limits, name))
+            return AsyncSingleConnection(_fixed_pool(address, path, limits, name), is_fixed=True)
         case Sentinel():
             return AsyncSingleConnection(_sentinel_pool(address, limits, name))
         case Cluster():
@@ -59,13 +59,18 @@ def open_async_connection(
 class AsyncSingleConnection:
     """One server takes everything: standalone, on a unix socket, or the primary that sentinels name."""
 
-    def __init__(self, pool: AsyncLinkPool) -> None:
+    def __init__(self, pool: AsyncLinkPool, *, is_fixed: bool = False) -> None:
+        """`is_fixed`: no failover leads elsewhere than to this address."""
         self._pool = pool
+        self._first = FirstWrite(pool.name) if is_fixed else None
 
     async def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip."""
         del key  # one server owns them all
-        return settled(await self._pool.exchange(commands), self._pool.name)
+        raw = await self._pool.exchange(commands)
+        if self._first is not None:
+            self._first = self._first.judge(commands, raw)
+        return settled(raw, self._pool.name)
 
     async def close(self) -> None:
         """Close the idle links."""
@@ -92,6 +97,8 @@ async def _find_primary(address: Sentinel, limits: Limits, name: ServerName) -> 
         sentinel = _sentinel(place, address, limits, name)
         try:
             reply = settled(await sentinel.exchange([primary_query(address)]), sentinel.name)[0]
+        except ConfigurationError:
+            raise
         except MqworkerError as error:
             reasons.append(str(error))
             continue

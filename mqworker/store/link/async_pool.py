@@ -18,8 +18,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from mqworker.store.command import Command, pack
+from mqworker.store.link.address import HostPort
 from mqworker.store.link.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
+from mqworker.store.link.plain_probe import speaks_plainly_async
 from mqworker.store.link.pool import LINK_ERRORS
 from mqworker.store.link.server_errors import (
     REPLY_ERRORS,
@@ -68,7 +70,9 @@ async def open_async_link(place: Place, access: Access, limits: Limits, name: Se
             link.kill = kill_of([await _read(link) for _ in commands][-1])
     except LINK_ERRORS as error:
         await link.disconnect(nowait=True)
-        raise connect_trouble(error, name) from error
+        is_plain = access.tls is not None and not is_hang_up(error) and await speaks_plainly_async(place)
+        may_want_tls = access.tls is None and isinstance(place, HostPort)
+        raise connect_trouble(error, name, may_want_tls=may_want_tls, speaks_plainly=is_plain) from error
     except BaseException:
         await link.disconnect(nowait=True)
         raise

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.model.clock import SystemClock
 from mqworker.store.command import Command, Reply
 from mqworker.store.link.address import Cluster, HostPort
 from mqworker.store.link.hung_server import HungServer
-from mqworker.store.link.options import Limits, access_of
+from mqworker.store.link.options import Limits, access_of, table_limits
 from mqworker.store.link.pool import Link, LinkPool, open_link
 from mqworker.store.link.server_errors import ServerName, each_settled, settled, was_executed
 from mqworker.store.link.slots import (
@@ -26,6 +27,7 @@ from mqworker.store.link.slots import (
     replies_of,
     shows_stale_table,
     slot_of,
+    slotless,
     unsettled,
     wants_pause,
 )
@@ -49,6 +51,8 @@ class ClusterConnection:
         self._pool_by_place: dict[HostPort, LinkPool] = {}
         self._guard_by_place: dict[HostPort, HungServer] = {}
         self._table: SlotTable | None = None
+        self._silent: set[HostPort] = set()
+        """Nodes that did not tell their slots when they were last asked; the others are asked first."""
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip to the owner of `key`; without a key, to some primary."""
@@ -183,18 +187,37 @@ class ClusterConnection:
         return place
 
     def _fetch_table(self) -> SlotTable:
-        reasons: list[str] = []
-        for place in dict.fromkeys([*self._address.nodes, *self._pool_by_place]):
-            pool = self._pool(place)
+        troubles: list[MqworkerError] = []
+        places = dict.fromkeys([*self._address.nodes, *self._pool_by_place])
+        for place in sorted(places, key=self._silent.__contains__):
             try:
-                table = parse_slots(settled(self._ask(place, [CLUSTER_SLOTS]), pool.name)[0], place)
+                table = self._ask_for_table(place, table_limits(self._limits, len(places)))
+            except ConfigurationError:
+                raise
             except MqworkerError as error:
-                reasons.append(str(error))
+                self._silent.add(place)
+                troubles.append(error)
                 continue
+            self._silent.discard(place)
             if table.ranges:
                 return table
-            reasons.append(f"{place} serves no slots")
-        raise no_table(self._name, reasons)
+            troubles.append(slotless(place))
+        raise no_table(self._name, troubles)
+
+    def _ask_for_table(self, place: HostPort, limits: Limits) -> SlotTable:
+        """On a link of its own, which waits no longer than for a connection: others may know as well."""
+        name, guard = self._pool(place).name, self._guard_by_place.get(place)
+        connect = partial(open_link, place, access_of(self._address), limits, name)
+        pool = LinkPool(name, connect if guard is None else partial(guard.instead, connect))
+        began_s = _monotonic_s()
+        try:
+            return parse_slots(settled(pool.exchange([CLUSTER_SLOTS]), name)[0], place)
+        except StoreUnavailable:
+            if guard is not None:
+                guard.note_trouble(began_s)
+            raise
+        finally:
+            pool.close()
 
     def _pool(self, place: HostPort) -> LinkPool:
         pool = self._pool_by_place.get(place)

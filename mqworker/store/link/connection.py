@@ -25,7 +25,7 @@ from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.link.options import Limits, Place, access_of
 from mqworker.store.link.pool import Link, LinkPool, open_link
 from mqworker.store.link.sentinel import find_primary
-from mqworker.store.link.server_errors import ServerName, each_settled, settled
+from mqworker.store.link.server_errors import FirstWrite, ServerName, each_settled, settled
 from mqworker.store.link.subscription import Subscription
 
 
@@ -82,9 +82,9 @@ def open_connection(
     name = ServerName(describe(address), secrets_of(address))
     match address:
         case Standalone(place):
-            return SingleConnection(_fixed_pool(address, place, limits, name))
+            return SingleConnection(_fixed_pool(address, place, limits, name), is_fixed=True)
         case UnixSocket(path):
-            return SingleConnection(_fixed_pool(address, path, limits, name))
+            return SingleConnection(_fixed_pool(address, path, limits, name), is_fixed=True)
         case Sentinel():
             return SingleConnection(_sentinel_pool(address, limits, name))
         case Cluster():
@@ -96,13 +96,18 @@ def open_connection(
 class SingleConnection:
     """One server takes everything: standalone, on a unix socket, or the primary that sentinels name."""
 
-    def __init__(self, pool: LinkPool) -> None:
+    def __init__(self, pool: LinkPool, *, is_fixed: bool = False) -> None:
+        """`is_fixed`: no failover leads elsewhere than to this address."""
         self._pool = pool
+        self._first = FirstWrite(pool.name) if is_fixed else None
 
     def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
         """All commands in one round trip."""
         del key  # one server owns them all
-        return settled(self._pool.exchange(commands), self._pool.name)
+        raw = self._pool.exchange(commands)
+        if self._first is not None:
+            self._first = self._first.judge(commands, raw)
+        return settled(raw, self._pool.name)
 
     def execute_each(
         self, commands: Sequence[Command], keys: Sequence[str | None]

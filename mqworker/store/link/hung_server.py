@@ -43,13 +43,17 @@ class HungServer:
         """Whether it let somebody wait in vain, and has not answered since."""
         return self._prober == os.getpid()
 
-    def connect(self) -> Link:
-        """A link; StoreUnavailable at once while the server hangs."""
+    def instead(self, connect: Callable[[], Link]) -> Link:
+        """A link made in another way; StoreUnavailable at once while the server hangs."""
         if self.is_hung:
             raise StoreUnavailable(f"{self._name.text} hangs; it is probed.", maybe_executed=False)
+        return connect()
+
+    def connect(self) -> Link:
+        """A link; StoreUnavailable at once while the server hangs."""
         began_s = _monotonic_s()
         try:
-            return self._connect()
+            return self.instead(self._connect)
         except StoreUnavailable:
             self.note_trouble(began_s)
             raise

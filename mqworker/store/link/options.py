@@ -6,9 +6,14 @@ retries are off, because only the layer above knows whether a call may be repeat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias, assert_never
 
+from mqworker.errors import ConfigurationError
 from mqworker.store.link.address import Cluster, Credentials, HostPort, Sentinel, ServerAddress, Tls
 
 Place: TypeAlias = HostPort | str
@@ -31,6 +36,13 @@ class Limits:
     connect_timeout_s: float
     read_timeout_s: float
     client_name: str | None = None
+
+
+def table_limits(limits: Limits, nodes: int) -> Limits:
+    """For asking a node of a cluster who serves what: where there are others, nobody waits long for one."""
+    if nodes <= 1:
+        return limits
+    return replace(limits, read_timeout_s=min(limits.read_timeout_s, limits.connect_timeout_s))
 
 
 DEFAULT_LIMITS = Limits(connect_timeout_s=2.0, read_timeout_s=5.0, client_name="mqworker")
@@ -75,6 +87,7 @@ def link_options(place: Place, access: Access, limits: Limits) -> dict[str, Any]
 
 
 def _tls_options(tls: Tls) -> dict[str, Any]:
+    check_files(tls)
     return {
         "ssl_cert_reqs": "required",
         "ssl_check_hostname": tls.check_hostname,
@@ -82,3 +95,28 @@ def _tls_options(tls: Tls) -> dict[str, Any]:
         "ssl_certfile": tls.certfile,
         "ssl_keyfile": tls.keyfile,
     }
+
+
+def check_files(tls: Tls) -> None:
+    """ConfigurationError when a file of TLS is missing or no PEM: waiting for the server would not help."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls.ca_certs is not None:
+        with _blaming("ssl_ca_certs", tls.ca_certs, "a file with certificates of authorities, as PEM"):
+            context.load_verify_locations(tls.ca_certs)
+    if tls.keyfile is not None:
+        with _blaming("ssl_keyfile", tls.keyfile, "a file with a private key, as PEM"):
+            Path(tls.keyfile).open("rb").close()
+    if tls.certfile is not None:
+        with _blaming("ssl_certfile", tls.certfile, "a file with a certificate chain, as PEM, and its key"):
+            context.load_cert_chain(tls.certfile, tls.keyfile)
+
+
+@contextmanager
+def _blaming(option: str, path: str, accepted: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is of this family
+        reason = str(error) if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigurationError(
+            f"redis_url: {option} is {path}, which cannot be used ({reason}); accepted is {accepted}"
+        ) from error

@@ -22,8 +22,10 @@ from redis.retry import Retry
 
 from mqworker.model.clock import SystemClock
 from mqworker.store.command import Command, pack
+from mqworker.store.link.address import HostPort
 from mqworker.store.link.given_up_links import GivenUpLinks, introduction, kill_of, may_still_arrive
 from mqworker.store.link.options import Access, Limits, Place, link_options
+from mqworker.store.link.plain_probe import speaks_plainly
 from mqworker.store.link.server_errors import (
     REPLY_ERRORS,
     ServerName,
@@ -79,7 +81,9 @@ def open_link(place: Place, access: Access, limits: Limits, name: ServerName) ->
         link.kill = _introduce(link, introduction(limits.client_name))
     except LINK_ERRORS as error:
         link.disconnect()
-        raise connect_trouble(error, name) from error
+        is_plain = access.tls is not None and not is_hang_up(error) and speaks_plainly(place)
+        may_want_tls = access.tls is None and isinstance(place, HostPort)
+        raise connect_trouble(error, name, may_want_tls=may_want_tls, speaks_plainly=is_plain) from error
     except BaseException:
         link.disconnect()
         raise

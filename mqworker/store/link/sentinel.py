@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from mqworker.errors import MqworkerError, StoreUnavailable
+from mqworker.errors import ConfigurationError, MqworkerError, StoreUnavailable
 from mqworker.store.command import Command
 from mqworker.store.link.address import HostPort, Sentinel
 from mqworker.store.link.options import Limits, sentinel_access
@@ -19,6 +19,8 @@ def find_primary(address: Sentinel, limits: Limits, name: ServerName) -> HostPor
         sentinel = _sentinel(place, address, limits, name)
         try:
             reply = settled(sentinel.exchange([primary_query(address)]), sentinel.name)[0]
+        except ConfigurationError:
+            raise
         except MqworkerError as error:
             reasons.append(str(error))
             continue

@@ -8,18 +8,20 @@ our own scripts are no trouble but answers: they stay in the list of replies as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from redis import exceptions
 
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
-from mqworker.store.command import Reply, ReplyError
+from mqworker.store.command import Command, Reply, ReplyError
 
 SCRIPT_CODE_PREFIX = "MQW_"
 MAX_CLIENTS = "max number of clients reached"
 TEXT_LIMIT = 300
+_SCRIPT_COMMANDS = frozenset({"EVALSHA", "EVAL", "FCALL"})
+_SCRIPT_COMMAND = re.compile(r"['`\"](?:eval|evalsha|script)\b", re.IGNORECASE)
 
 # redis-py raises these out of `read_response` although they are replies: the link is in step after them.
 REPLY_ERRORS = (
@@ -59,7 +61,8 @@ ADVICE_BY_UNAVAILABLE_CODE: Mapping[str, str] = {
 ADVICE_BY_REFUSED_CODE: Mapping[str, str] = {
     "NOAUTH": "demands a password; put it into redis_url",
     "WRONGPASS": "does not accept the user or password in redis_url",
-    "NOPERM": "does not permit this command to the user in redis_url; extend the ACL rules",
+    "NOPERM": "does not permit this command to the user in redis_url; `mqworker acl` prints what is needed",
+    "ACL": "does not permit a command of this script to the user in redis_url; see `mqworker acl`",
     "WRONGTYPE": "holds a key of another type under a name of ours; use another database or server",
     "MOVED": "is a node of a cluster; use a redis+cluster:// address",
     "ASK": "is a node of a cluster; use a redis+cluster:// address",
@@ -87,8 +90,15 @@ class ServerName:
         return " ".join(text.split())[:TEXT_LIMIT]
 
 
-def connect_trouble(error: Exception, server: ServerName) -> MqworkerError:
-    """The error for a link that could not be opened: nothing was sent."""
+def connect_trouble(
+    error: Exception, server: ServerName, *, may_want_tls: bool = False, speaks_plainly: bool = False
+) -> MqworkerError:
+    """The error for a link that could not be opened: nothing was sent.
+
+    `speaks_plainly`: without TLS it answered as a Redis does (plain_probe.py).
+    """
+    if speaks_plainly:
+        return StoreRefused(_sentence(server, TLS_REFUSALS["WRONG_VERSION_NUMBER"], str(error)))
     if isinstance(error, REPLY_ERRORS):
         return _reply_trouble(error, server, maybe_executed=False)
     text = str(error)
@@ -97,7 +107,36 @@ def connect_trouble(error: Exception, server: ServerName) -> MqworkerError:
             return StoreRefused(_sentence(server, advice, text))
     if isinstance(error, exceptions.InvalidResponse):
         return StoreRefused(_sentence(server, "does not speak the Redis protocol", text))
-    return StoreUnavailable(_sentence(server, "cannot be reached", text), maybe_executed=False)
+    what = "cannot be reached"
+    if may_want_tls and is_hang_up(error) and "while reading" in text:
+        what = "cannot be reached, it closes connections at once; if it wants TLS, use rediss://"
+    return StoreUnavailable(_sentence(server, what, text), maybe_executed=False)
+
+
+def replica_refusal(server: ServerName) -> StoreRefused:
+    """For an address of one server, which never took a write from us: it is not the primary's."""
+    return StoreRefused(
+        f"Redis at {server.text} is a replica, which takes no writes; accepted is the address of its "
+        "primary, or redis+sentinel:// with the sentinels that know it.",
+        code="READONLY",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWrite:
+    """Until a server took a write, READONLY means that its address is wrong; afterwards, a failover."""
+
+    name: ServerName
+
+    def judge(self, commands: Sequence[Command], raw: Sequence[object]) -> FirstWrite | None:
+        """Raise `StoreRefused` for a replica; None once a script, which may write, was accepted."""
+        if has_lost_primary(raw):
+            raise replica_refusal(self.name)
+        is_accepted = any(
+            command[0] in _SCRIPT_COMMANDS and not isinstance(reply, Exception)
+            for command, reply in zip(commands, raw, strict=True)
+        )
+        return None if is_accepted else self
 
 
 def link_trouble(error: Exception, server: ServerName) -> MqworkerError:
@@ -188,8 +227,17 @@ def _reply_trouble(error: Exception, server: ServerName, *, maybe_executed: bool
         return StoreUnavailable(
             _sentence(server, ADVICE_BY_UNAVAILABLE_CODE[code], text), maybe_executed=maybe_executed
         )
-    advice = ADVICE_BY_REFUSED_CODE.get(code, "refused the command")
+    advice = ADVICE_BY_REFUSED_CODE.get(code) or _advice_about_scripts(text) or "refused the command"
     return StoreRefused(_sentence(server, advice, f"{code} {text}"), code=code)
+
+
+def _advice_about_scripts(text: str) -> str | None:
+    """What an old server, or one without scripts, says when it is sent one."""
+    if "Error compiling script" in text and "near '#'" in text:
+        return "is older than Redis 7.0 or Valkey 7.2 and cannot run our scripts; upgrade it"
+    if "unknown command" in text.lower() and _SCRIPT_COMMAND.search(text):
+        return "runs no scripts (EVAL), like some proxies; use Redis 7.0 or Valkey 7.2 or later itself"
+    return None
 
 
 def _sentence(server: ServerName, what: str, server_text: str) -> str:

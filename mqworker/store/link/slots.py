@@ -11,7 +11,7 @@ from typing import cast
 from redis import exceptions
 from redis.crc import key_slot
 
-from mqworker.errors import StoreUnavailable
+from mqworker.errors import MqworkerError, StoreRefused, StoreUnavailable
 from mqworker.store.command import Command
 from mqworker.store.link.address import HostPort
 from mqworker.store.link.server_errors import ServerName, was_executed
@@ -160,11 +160,17 @@ def unsettled(raw: Iterable[object], name: ServerName) -> StoreUnavailable | Non
     )
 
 
-def no_table(name: ServerName, reasons: list[str]) -> StoreUnavailable:
-    """No node could say who serves what."""
-    return StoreUnavailable(
-        f"No node of {name.text} tells its slots ({' '.join(reasons)}).", maybe_executed=False
-    )
+def no_table(name: ServerName, troubles: Sequence[MqworkerError]) -> MqworkerError:
+    """No node could say who serves what; where all refuse, waiting does not help."""
+    text = f"No node of {name.text} tells its slots ({' '.join(map(str, troubles))})."
+    if troubles and all(isinstance(each, StoreRefused) for each in troubles):
+        return StoreRefused(text)
+    return StoreUnavailable(text, maybe_executed=False)
+
+
+def slotless(place: HostPort) -> MqworkerError:
+    """A node that belongs to no cluster yet."""
+    return StoreUnavailable(f"{place} serves no slots", maybe_executed=False)
 
 
 def no_owner(name: ServerName) -> StoreUnavailable:

@@ -14,9 +14,11 @@ from typing import Any, cast
 
 from mqworker.errors import InvalidArgument, InvalidMessage, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
+from mqworker.model.assembled_call import as_input
 from mqworker.model.call_template import CallTemplate, template_of
 from mqworker.model.envelope import with_headers
 from mqworker.model.guard import chosen_id_guard
+from mqworker.model.keyring import is_sealed
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName
 from mqworker.queues.work.queue import WorkQueue
@@ -56,8 +58,8 @@ def copies_of(
     for subscriber, text in calls.items():
         try:
             template, message = _template(text), copy_id(event, subscriber)
-            copy = template.called(message, chosen_id_guard(message), payload)
-            if headers:
+            copy = template.called(message, chosen_id_guard(message), as_input(payload))
+            if headers and not is_sealed(copy.body):
                 copy.body = with_headers(copy.body, headers)
         except (InvalidMessage, InvalidArgument) as error:
             on_problem(f"{subscriber}: {error}")
@@ -119,7 +121,7 @@ class EventDelivery:
         return delivered
 
     def _waiting(self, topics: Sequence[bytes]) -> list[bytes]:
-        """Those in whose outbox something stands, asked for in one round trip; and what is no name at all."""
+        """Those in whose outbox something stands, asked for in one round trip; and what is not a name."""
         named = [TopicName(topic.decode(errors="replace")) for topic in topics]
         keys = [EventKeys.of(self._namespace, topic).outbox for topic in named]
         # EXISTS and not HLEN: a key of another type is to be complained of.

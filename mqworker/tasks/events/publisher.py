@@ -65,7 +65,9 @@ class EventPublisher:
         return await asyncio.to_thread(self.publish, topic, payload, keep=keep, ttl=ttl)
 
     def _publish(self, topic: TopicName, packed: bytes, keep: int, ttl_ms: int) -> MessageId:
-        event, store = next_id(), self._connections.store
+        event, store, payloads = next_id(), self._connections.store, self._connections.payloads
+        if payloads is not None:
+            packed = payloads.close_event(topic, event, packed)
         keys = EventKeys.of(self._connections.namespace, topic)
         call: Call[Calls] = Call(
             script("publish_event"), keys.shared, (event, packed, keep, ttl_ms), named_calls

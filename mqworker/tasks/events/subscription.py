@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from mqworker.errors import ConfigurationError, InvalidArgument
+from mqworker.model.assembled_call import Origin
 from mqworker.model.call_template import CallTemplate
 from mqworker.store.script import Call, scripts_of
 from mqworker.tasks.connections import Connections
@@ -85,7 +86,8 @@ def _subscribe(
     arguments = [f"{app}/"]
     for name, task in tasks.items():
         sender = connections.sender(task.plan.queue)
-        call = CallTemplate(task.plan.queue, task.message((None,), {}, sender))
+        origin = Origin("", f":{name}", is_exact=False, source=["event", topic])
+        call = CallTemplate(task.plan.queue, task.message((None,), {}, sender, origin=origin))
         arguments += (name, json.dumps(call.as_fields()))
     keys = EventKeys.of(connections.namespace, topic)
     return Call(script("subscribe_tasks"), keys.shared, tuple(arguments), int)

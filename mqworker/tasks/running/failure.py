@@ -5,20 +5,29 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import assert_never
 
-from mqworker.errors import LeaseLost, TaskCancelled
+from mqworker.errors import (
+    InvalidArgument,
+    LeaseLost,
+    RateLimited,
+    StoreFull,
+    StoreUnavailable,
+    TaskCancelled,
+)
 from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After
 from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
-from mqworker.model.settlement import Bury, Failure, Release, RetryAt, Run, Settlement
+from mqworker.model.settlement import Bury, Failure, Park, Release, RetryAt, Run, Settlement
 from mqworker.tasks.context import Context
+from mqworker.tasks.options import milliseconds
 from mqworker.tasks.secret import without_values
 
 LONGEST_MESSAGE = 4_000
 LONGEST_TRACEBACK = 16_000
 MOST_FRAMES = 50
-OWN_FRAMES = 2
+_OWN_FOLDER = str(Path(__file__).parent)
 
 
 def settle_failure(
@@ -36,6 +45,8 @@ def settle_failure(
         if context.is_cancelled:
             return Release(delivery)  # the queue knows that it was cancelled, and does not take it back
         return Bury(delivery, "cancelled", failure_of(error, secrets), run=run)
+    if isinstance(error, RateLimited):
+        return _rate_limited(delivery, context, error, secrets)
     if isinstance(error, LeaseLost) and context.is_known_lost:
         return Release(delivery)  # refused, as everything that this run could say
     match decide(policy, delivery.failures, error, chance):
@@ -45,6 +56,22 @@ def settle_failure(
             return Bury(delivery, reason, failure_of(error, secrets), run=run)
         case other:
             assert_never(other)
+
+
+def _rate_limited(
+    delivery: Delivery, context: Context, error: RateLimited, secrets: Sequence[str]
+) -> Settlement:
+    """Back to wait, uncounted: in front of its key, which is closed, or alone where there is none."""
+    due = After(0)
+    try:
+        due = After(milliseconds("retry_after", error.retry_after))
+        if context.close_for_retry(error):
+            return Release(delivery)
+    except InvalidArgument as problem:
+        return Bury(delivery, "failed", failure_of(problem, secrets))
+    except (StoreUnavailable, StoreFull):
+        pass  # its key is not closed then: others will be told the same
+    return Park(delivery, due, failure_of(error, secrets))
 
 
 def failure_of(error: BaseException, secrets: Sequence[str] = ()) -> Failure:
@@ -59,10 +86,14 @@ def failure_of(error: BaseException, secrets: Sequence[str] = ()) -> Failure:
 
 
 def _traceback_of(error: BaseException) -> str:
-    # Without our own frames (run, call): the first line is the user's.
+    # Without our own frames at the top: the first line is the user's.
     trace = error.__traceback__
-    for _ in range(OWN_FRAMES):
-        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    while (
+        trace is not None
+        and trace.tb_next is not None
+        and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER)
+    ):
+        trace = trace.tb_next
     try:
         lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
     except Exception:  # noqa: BLE001 - as above

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import copy_context
-from types import FrameType
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from mqworker.errors import InvalidMessage, TaskCancelled, TaskFailed, TaskTimeout
+from mqworker.errors import (
+    InvalidMessage,
+    PayloadUnavailable,
+    RateLimited,
+    TaskCancelled,
+    TaskFailed,
+)
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import Envelope, decode_call
 from mqworker.model.instant import After
+from mqworker.model.keyring import SEALED
 from mqworker.model.message import LARGEST_BODY_BYTES
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import (
@@ -38,28 +41,20 @@ from mqworker.model.settlement import (
 )
 from mqworker.model.strike import ERROR as STRIKE_ERROR
 from mqworker.model.strike import STRUCK, Strike
-from mqworker.model.value_codec import PACKED_NONE, NotAccepted, Value, pack
-from mqworker.model.value_problem import problem_with
+from mqworker.model.value_codec import Value
 from mqworker.tasks.context import Context, TaskLink, current, trace_facts
 from mqworker.tasks.hooks import Hooks
-from mqworker.tasks.registry import Registry, TaskDefinition
-from mqworker.tasks.running.failure import failure_of, settle_failure
+from mqworker.tasks.payloads import Payloads, without_keys
+from mqworker.tasks.registry import Registry
+from mqworker.tasks.running.failure import settle_failure
+from mqworker.tasks.running.prepared_task import CallRefused, PreparedTask
+from mqworker.tasks.running.resources import WorkerResources
+from mqworker.tasks.running.result import ResultRefused, encode_result
+from mqworker.tasks.running.unopened import UNOPENED, Unopened, settle_unopened
 
 MOST_WAITS = 8
 UNKNOWN_TASK_MS = 30_000
 """A message whose task is unknown here is parked for so long; by then a worker that knows it may be there."""
-
-
-class CallRefused(InvalidMessage):
-    """The call was made for another version of the task; somebody else may know that one."""
-
-
-class ResultRefused(Exception):
-    """What a task returned cannot be kept. Tells the reason as it stands in the dead letter."""
-
-    def __init__(self, reason: str, problem: str) -> None:
-        super().__init__(problem)
-        self.reason = reason
 
 
 class TaskRunner:
@@ -78,8 +73,17 @@ class TaskRunner:
         chance: random.Random | None = None,
         passes: tuple[type[BaseException], ...] = (),
         logs_successes: bool = False,
+        payloads: Payloads | None = None,
+        other_models: Collection[str] = (),
+        resources: WorkerResources | None = None,
     ) -> None:
-        """`link` keeps progress and knows of cancellations; exceptions of the types `passes` go through."""
+        """`link` keeps progress and knows of cancellations; exceptions of the types `passes` go through.
+
+        `other_models` are queues other than work queues, which give messages ids of their own.
+        """
+        self._payloads = payloads
+        self._other_models = other_models
+        self.resources = resources or WorkerResources()
         self._logs_successes = logs_successes
         self._registry = registry
         self._worker = worker
@@ -109,17 +113,20 @@ class TaskRunner:
         if task is None:
             return self._unknown(delivery)
         if task.is_async:
-            return asyncio.run(self.arun(delivery, queue))
+            return self.resources.loop.wait_for(self.arun(delivery, queue))
         try:
+            if self._payloads is not None:
+                self._payloads.open_delivery(queue, delivery, has_own_id=queue not in self._other_models)
             envelope = task.open(delivery.body)
         except CallRefused as error:
             return self._refused(delivery, task, error)
-        except InvalidMessage as error:
-            return self._undecodable(delivery, queue, error)
-        if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
-            return self._unpermitted(delivery)
-        if self._strikes and (strike := self._strike(task, delivery, envelope)) is not None:
-            return self._struck(delivery, strike)
+        except UNOPENED as error:
+            return self._unopened(delivery, queue, error)
+        may_be_kept = delivery.start_by_ms or self._strikes
+        if may_be_kept and (kept := self._kept_from_starting(task, delivery, envelope)) is not None:
+            return kept
+        if not (task.has_lease or self._link is None or self._link.start(queue, delivery)):
+            return Release(delivery)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -151,15 +158,18 @@ class TaskRunner:
         if task is None:
             return self._unknown(delivery)
         try:
+            if self._payloads is not None:
+                await self._aopen(delivery, queue)
             envelope = task.open(delivery.body)
         except CallRefused as error:
             return self._refused(delivery, task, error)
-        except InvalidMessage as error:
-            return self._undecodable(delivery, queue, error)
-        if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
-            return self._unpermitted(delivery)
-        if self._strikes and (strike := self._strike(task, delivery, envelope)) is not None:
-            return self._struck(delivery, strike)
+        except UNOPENED as error:
+            return self._unopened(delivery, queue, error)
+        may_be_kept = delivery.start_by_ms or self._strikes
+        if may_be_kept and (kept := self._kept_from_starting(task, delivery, envelope)) is not None:
+            return kept
+        if not (task.has_lease or self._link is None or await self._link.astart(queue, delivery)):
+            return Release(delivery)
         context = self._enter(task, delivery, queue, envelope)
         run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
         token = current.set(context)
@@ -221,10 +231,12 @@ class TaskRunner:
 
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""
+        self._open_for_hooks(delivery, queue)
         self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
 
     def tell_crashed(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that is run again after its worker died."""
+        self._open_for_hooks(delivery, queue)
         self._hooks.run(self._hooks.crashing, Context(delivery, queue, link=self._link), error)
 
     def interrupt_if_cancelled(self) -> None:
@@ -233,15 +245,35 @@ class TaskRunner:
         For a signal handler in the main thread; what it raises comes out of the task.
         """
         context = self._interruptible
-        if context is not None and context.is_stop_requested:
+        if context is not None and context.is_stop_requested and not getattr(context, "is_closing", False):
             self._interruptible = None
             context.stop_if_requested()
+
+    async def _aopen(self, delivery: Delivery, queue: str) -> None:
+        """Open a body beside the event loop, if it may have to be fetched."""
+        assert self._payloads is not None  # noqa: S101 - the caller has looked
+        has_own_id = queue not in self._other_models
+        if self._payloads.place is None:
+            self._payloads.open_delivery(queue, delivery, has_own_id=has_own_id)
+        else:
+            await asyncio.to_thread(self._payloads.open_delivery, queue, delivery, has_own_id=has_own_id)
+
+    def _open_for_hooks(self, delivery: Delivery, queue: str) -> None:
+        if self._payloads is not None:
+            with suppress(*UNOPENED):  # a hook that asks for the arguments is told so
+                self._payloads.open_delivery(queue, delivery, has_own_id=queue not in self._other_models)
 
     def _prepare(self, name: TaskName) -> PreparedTask | None:
         definition = self._registry.get(name)
         if definition is None:
             return None
-        task = self._prepared[name] = PreparedTask(definition, self._registry.result_ttl_ms(name))
+        task = PreparedTask(definition, self._registry.result_ttl_ms(name))
+        if definition.binding.injected or self.resources.injection.middleware:
+            # Decided once per task: those that use nothing of it do not even ask.
+            from mqworker.tasks.running.injected_task import InjectedTask  # noqa: PLC0415 - most apps need none
+
+            task = InjectedTask(definition, self._registry.result_ttl_ms(name), self.resources)
+        self._prepared[name] = task
         return task
 
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
@@ -264,11 +296,9 @@ class TaskRunner:
         run: Run,
     ) -> Settlement:
         result = b""
-        if (
-            task.keeps_result or envelope.workflow is not None
-        ):  # a workflow waits for it, whatever the task says
+        if task.keeps_result or envelope.workflow is not None:  # which waits for it, whatever the task says
             try:
-                result = encode_result(value, self._max_bytes)
+                result = self._encoded(value, context.queue, delivery.id)
             except ResultRefused as refused:
                 return self._without_result(delivery, context, refused, run)
         if context.is_stop_requested:
@@ -281,6 +311,15 @@ class TaskRunner:
             facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
             self._log.info("delivery_succeeded", **facts, run_ms=round(run.run_ms, 3))
         return Ack(delivery, result, run)
+
+    def _encoded(self, value: Value, queue: str, message: MessageId) -> bytes:
+        if self._payloads is None:
+            return encode_result(value, self._max_bytes)
+        result = encode_result(value, self._payloads.most_bytes(self._max_bytes))
+        try:
+            return self._payloads.close_result(queue, message, result)
+        except PayloadUnavailable as error:
+            raise ResultRefused("result_not_stored", str(error)) from error
 
     def _without_result(
         self, delivery: Delivery, context: Context, refused: ResultRefused, run: Run
@@ -309,6 +348,8 @@ class TaskRunner:
                 told = _told(failure, error, secrets)
                 self._log.error("delivery_buried", **facts, **told, reason=reason)
                 self._hooks.run(self._hooks.failing, context, error)
+            case _ if isinstance(error, RateLimited):
+                self._log.warning("delivery_rate_limited", **facts, retry_after_s=error.retry_after)
             case _:
                 self._log.info("delivery_cancelled", **facts)
         return settlement
@@ -318,6 +359,14 @@ class TaskRunner:
         hint = "; tasks of a script need name=..." if delivery.task.startswith("__main__.") else ""
         failure = Failure("UnknownTask", f"no task is named {delivery.task!r} on worker {self._worker}{hint}")
         return Park(delivery, After(UNKNOWN_TASK_MS), failure, UNKNOWN_TASK)
+
+    def _kept_from_starting(
+        self, task: PreparedTask, delivery: Delivery, envelope: Envelope
+    ) -> Settlement | None:
+        if delivery.start_by_ms and self._monotonic_ms() >= delivery.start_by_ms:
+            return self._unpermitted(delivery)
+        strike = self._strike(task, delivery, envelope) if self._strikes else None
+        return None if strike is None else self._struck(delivery, strike)
 
     def _unpermitted(self, delivery: Delivery) -> Settlement:
         """Its permit was for a start at another time: so it waits for the next one."""
@@ -346,11 +395,17 @@ class TaskRunner:
         failure = Failure("CallRefused", str(error))
         return Park(delivery, After(UNKNOWN_TASK_MS), failure, task.definition.binding.version)
 
-    def _undecodable(self, delivery: Delivery, queue: str, error: InvalidMessage) -> Settlement:
+    def _unopened(self, delivery: Delivery, queue: str, error: Unopened) -> Settlement:
+        if self._payloads is None and delivery.body[:1] == SEALED:
+            error = without_keys("the call")
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt}
-        self._log.error("delivery_buried", **facts, reason="undecodable", error_msg=str(error))
-        self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
-        return Bury(delivery, "undecodable", failure_of(error))
+        settlement = settle_unopened(delivery, error)
+        if isinstance(settlement, Bury):
+            self._log.error("delivery_buried", **facts, reason=settlement.reason, error_msg=str(error))
+            self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
+        else:
+            self._log.warning("call_not_opened", **facts, problem=str(error))
+        return settlement
 
 
 def _secrets_of(task: PreparedTask, delivery: Delivery) -> list[str]:
@@ -378,110 +433,3 @@ def _is_being_cancelled(error: BaseException) -> bool:
     """Whether somebody outside cancels the run; a task that raises CancelledError itself has failed."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-class PreparedTask:
-    """One task, ready to run: everything that is the same for all its deliveries, worked out once."""
-
-    __slots__ = (
-        "_accepts",
-        "_binding",
-        "_function",
-        "_has_rebuilds",
-        "_takes_context",
-        "_timeout_ms",
-        "definition",
-        "hard_timeout_ms",
-        "has_lease",
-        "is_async",
-        "keeps_result",
-    )
-
-    def __init__(self, definition: TaskDefinition, result_ttl_ms: int) -> None:
-        self.definition = definition
-        self.is_async = definition.is_async
-        self.hard_timeout_ms = definition.options.hard_timeout_ms
-        self.has_lease = definition.options.delivery != "at_most_once"
-        self.keeps_result = result_ttl_ms > 0
-        self._function = definition.function
-        self._binding = definition.binding
-        self._accepts = definition.binding.positional_counts
-        self._has_rebuilds = bool(definition.rebuilds)
-        self._takes_context = definition.binding.takes_context
-        self._timeout_ms = definition.options.timeout_ms
-
-    def open(self, body: bytes) -> Envelope:
-        """The call in a body, fit for the function. Raises `InvalidMessage`, `CallRefused`."""
-        envelope = decode_call(body)
-        try:
-            if envelope.kwargs or len(envelope.args) not in self._accepts:
-                self._binding.accept(envelope.args, envelope.kwargs)
-            if self._has_rebuilds:
-                self.definition.rebuild(envelope.args, envelope.kwargs)
-        except InvalidMessage as error:
-            raise CallRefused(str(error)) from error
-        return envelope
-
-    def call(self, envelope: Envelope, context: Context) -> Value:
-        """Run the function in this thread, within its time; the context variables it sets end with it."""
-        if self._takes_context:
-            self._binding.inject(envelope.args, envelope.kwargs, context)
-        timeout_ms = envelope.timeout_ms or self._timeout_ms
-        if timeout_ms is None:
-            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
-        with alarm(timeout_ms, self.definition.name):
-            return copy_context().run(self._function, *envelope.args, **envelope.kwargs)
-
-    async def acall(self, envelope: Envelope, context: Context) -> Any:  # noqa: ANN401 - the user's value
-        """Run the coroutine function on this event loop, within its time."""
-        self._binding.inject(envelope.args, envelope.kwargs, context)
-        timeout_ms = envelope.timeout_ms or self._timeout_ms
-        if timeout_ms is None:
-            return await self._function(*envelope.args, **envelope.kwargs)
-        limit = asyncio.timeout(timeout_ms / 1000)
-        try:
-            async with limit:
-                return await self._function(*envelope.args, **envelope.kwargs)
-        except TimeoutError as error:
-            if limit.expired():
-                raise TaskTimeout(
-                    f"{self.definition.name} ran longer than {timeout_ms / 1000:g} s"
-                ) from error
-            raise
-
-
-def encode_result(value: Value, max_bytes: int) -> bytes:
-    """The bytes that are kept of a result. Raises `ResultRefused`: a result is never silently dropped."""
-    if value is None:  # of most tasks it is only asked whether they are done
-        return PACKED_NONE
-    try:
-        result = pack(value)
-    except NotAccepted as refused:
-        problem = problem_with("the result", value) or f"the result cannot be kept: {refused}"
-        raise ResultRefused("result_not_accepted", problem) from refused
-    if len(result) > max_bytes:
-        problem = f"the result is {len(result):,} bytes; accepted are up to {max_bytes:,}"
-        raise ResultRefused("result_too_large", problem)
-    return result
-
-
-@contextmanager
-def alarm(timeout_ms: int, task: str) -> Iterator[None]:
-    """Raise `TaskTimeout` in the block when it takes longer."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    is_running = True
-
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        if is_running:  # else it rang in the instant after the end
-            raise TaskTimeout(f"{task} ran longer than {timeout_ms / 1000:g} s")
-
-    previous = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, timeout_ms / 1000)
-    try:
-        yield
-    finally:
-        is_running = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)

@@ -1,4 +1,4 @@
-"""How running tasks reach the server: they report progress, and ask whether to stop.
+"""How running tasks reach the server: they report progress, ask whether to stop, and say that they start.
 
 A report may be lost, work may not: nothing is sent twice, and most reports are not sent at all. In a thread a
 report costs one round trip now and then. On an event loop nothing is waited for: what is to be sent goes out
@@ -8,24 +8,34 @@ beside the task, one report of a delivery at a time, and of those that came mean
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 
-from mqworker.errors import StoreFull, StoreUnavailable
+from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import ConsumerName, QueueName, queue_name
+from mqworker.model.settlement import Ack, Settlement
 from mqworker.queues.work.async_queue import AsyncWorkQueue
+from mqworker.queues.work.calls import WorkQueueCalls
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.command import Command, Reply
 from mqworker.store.script import Call
+from mqworker.tasks.context import State
+from mqworker.tasks.payloads import Payloads
+from mqworker.tasks.registry import Registry
+from mqworker.tasks.running.limit_reports import LimitReports
 from mqworker.tasks.running.progress import progress_call
 
 REPORT_EVERY_MS = 200
 ASK_EVERY_MS = 500
 MOST_REMEMBERED = 10_000
+LONGEST_START_MS = 30_000
+"""So long a worker waits for the word that it may begin what runs at most once."""
+RETRY_START_S = 0.2
 
 _STOP_REQUESTED = b"X"
 
@@ -44,13 +54,24 @@ class StoreTaskLink:
         async_queue_of: AsyncQueueOf | None = None,
         *,
         consumer: ConsumerName | None = None,
+        registry: Registry | None = None,
         other_models: Collection[str] = (),
+        payloads: Payloads | None = None,
+        state: State | None = None,
+        acks_starts: bool = False,
     ) -> None:
         """`async_queue_of` is for tasks on an event loop; without it they wait in place, like any others.
 
         `consumer` holds what runs here, as a rule. Of queues of `other_models` it is not known here who does.
+        `acks_starts`: what runs at most once is acknowledged here; if not, somebody else has done that.
         """
+        self._payloads = payloads
+        self.state = state or State()
+        """What the app keeps open here, for whoever has the context of a run."""
+        self._acks_starts = acks_starts
         self._consumer = consumer
+        self.limits = None if registry is None else LimitReports(queue_of, registry, consumer)
+        """What tasks say about their limits; None where nobody asked for it."""
         self._other_models = other_models
         self._queue_of = queue_of
         self._async_queue_of = async_queue_of
@@ -64,12 +85,62 @@ class StoreTaskLink:
         self._beside: set[asyncio.Task[None]] = set()
         self._log = get_logger(part="progress")
 
+    def start(self, queue: str, delivery: Delivery) -> bool:
+        """Acknowledge what runs at most once: not before its start, for then it could be lost unbegun.
+
+        The same call is sent until it is answered, so that an answer that was lost costs no message. Without
+        one for long enough it does not begin: then it is released, or was acknowledged and is lost.
+        """
+        if not self._acks_starts or queue in self._other_models:
+            return True
+        work = self._queue_of(queue)
+        exchange = work.store.begin([self._ack(work.calls, delivery)])
+        ends_at_ms = self._clock.monotonic_ms() + LONGEST_START_MS
+        while True:
+            try:
+                return self._is_started(delivery, work.store.attempt(exchange))
+            except (StoreRefused, StoreFull) as error:
+                self._log.warning("start_refused", task_id=delivery.id, problem=str(error))
+                return False
+            except StoreUnavailable:
+                if self._clock.monotonic_ms() >= ends_at_ms:
+                    return False
+                time.sleep(RETRY_START_S)
+
+    async def astart(self, queue: str, delivery: Delivery) -> bool:
+        """The same; other tasks of this event loop go on meanwhile."""
+        async_queue = self._on_a_loop(queue)
+        if async_queue is None or not self._acks_starts or queue in self._other_models:
+            return self.start(queue, delivery)
+        exchange = async_queue.store.begin([self._ack(async_queue.calls, delivery)])
+        ends_at_ms = self._clock.monotonic_ms() + LONGEST_START_MS
+        while True:
+            try:
+                return self._is_started(delivery, await async_queue.store.attempt(exchange))
+            except (StoreRefused, StoreFull) as error:
+                self._log.warning("start_refused", task_id=delivery.id, problem=str(error))
+                return False
+            except StoreUnavailable:
+                if self._clock.monotonic_ms() >= ends_at_ms:
+                    return False
+                await asyncio.sleep(RETRY_START_S)
+
+    def _is_started(self, delivery: Delivery, answer: Sequence[Sequence[Settlement]]) -> bool:
+        """Whether nothing of it was refused: somebody else may have it by now."""
+        (lost,) = answer
+        if lost:
+            self._log.warning("delivery_lost", task=delivery.task, task_id=delivery.id, settlement="start")
+        return not lost
+
+    def _ack(self, calls: WorkQueueCalls, delivery: Delivery) -> Call[list[Settlement]]:
+        return calls.settle([Ack(delivery)], self._consumer)
+
     def report_progress(self, queue: str, delivery: Delivery, done: float, total: float | None) -> None:
         """Send it when the last report is a while ago, or when it is the end."""
         held = (queue, delivery.fence)
         if not self._is_report_due(held, done, total):
             return
-        call = progress_call(self._keys(queue), delivery, done, total)
+        call = progress_call(self._keys(queue), delivery, done, total, self._payloads)
         if (async_queue := self._on_a_loop(queue)) is None:
             self._report(queue, delivery, call)
             return
@@ -84,7 +155,7 @@ class StoreTaskLink:
         """The same, over when it was sent."""
         if not self._is_report_due((queue, delivery.fence), done, total):
             return
-        call = progress_call(self._keys(queue), delivery, done, total)
+        call = progress_call(self._keys(queue), delivery, done, total, self._payloads)
         if (async_queue := self._on_a_loop(queue)) is None:
             self._report(queue, delivery, call)
         else:

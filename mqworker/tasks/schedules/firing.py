@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from mqworker.errors import InvalidArgument, InvalidMessage, MqworkerError, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
-from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.clock import Clock, SystemClock, epoch_ns
 from mqworker.model.guard import chosen_id_guard
 from mqworker.model.instant import LATEST_MS, After, At
 from mqworker.model.message import Message
@@ -30,6 +30,7 @@ from mqworker.store.exchange import UNREADABLE
 from mqworker.store.store import Store
 from mqworker.tasks.schedules.pause import Pause, decode_pause, pause_field
 from mqworker.tasks.schedules.published import ScheduleSpec, decode_published
+from mqworker.tasks.tracing.firing import FiringTracer
 
 
 class ScheduleFiring:
@@ -42,7 +43,11 @@ class ScheduleFiring:
         queue_of: Callable[[QueueName], WorkQueue],
         log: Logger,
         clock: Clock | None = None,
+        *,
+        tracer: FiringTracer | None = None,
     ) -> None:
+        """`tracer` is there where runs are traced."""
+        self._tracer = tracer
         self._store = store
         self._key = schedules_key(namespace)
         self._queue_of = queue_of
@@ -107,13 +112,24 @@ class ScheduleFiring:
         ticks = ticks_to_fire(spec.timing, last_ms, now_ms, spec.catch_up)
         try:
             if ticks:
-                stored = queue.enqueue(*(_message(spec, tick_ms) for tick_ms in ticks))
-                self.fired += sum(each.is_new for each in stored)
+                self.fired += self._store_ticks(queue, spec, ticks)
                 self._say_skipped(spec, skipped_ticks(spec.timing, last_ms, ticks), ticks)
         except (QueueFull, StoreFull) as error:
             self._log.warning("schedule_waits", schedule=spec.name, reason=str(error))
         next_ms = next_tick_ms(spec.timing, now_ms)
         return None if next_ms is None else next_ms - now_ms
+
+    def _store_ticks(self, queue: WorkQueue, spec: ScheduleSpec, ticks: Sequence[int]) -> int:
+        """How many of them are stored by us, and not by another broker before."""
+        messages = [_message(spec, tick_ms) for tick_ms in ticks]
+        if self._tracer is not None:
+            messages = [self._tracer.mark(message) for message in messages]
+        start_ns = epoch_ns()
+        stored = queue.enqueue(*messages)
+        new = [message for message, each in zip(messages, stored, strict=True) if each.is_new]
+        if self._tracer is not None:
+            self._tracer.note(spec.name, spec.call.queue, new, start_ns)
+        return len(new)
 
     # Any: HMGET answers a list of texts, or nothing in their place.
     def _noted_ticks(self, specs: Sequence[ScheduleSpec]) -> list[Any]:

@@ -45,7 +45,7 @@ def decode_published(
 ) -> list[ScheduleSpec]:
     """The schedules of an app; `on_bad` hears of one that cannot be read, and the others are there.
 
-    Raises `InvalidMessage` when the whole is no list of schedules.
+    Raises `InvalidMessage` when the whole is not a list of schedules.
     """
     document = read_json(text, _LIMITS)
     if not isinstance(document, dict) or not isinstance(document.get("schedules"), list):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, get_args
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage
+from mqworker.model.assembled_call import Origin
 from mqworker.model.call_template import CallTemplate
 from mqworker.model.names import message_id, shown, task_name
 from mqworker.model.schedule import CatchUp, Cron, Every, Timing
@@ -48,11 +49,11 @@ class Schedule:
 
     def spec(self, app: str) -> ScheduleSpec:
         """The schedule as it is published."""
-        message = self.task.message(
-            self.args, self.kwargs, self.task.connections.sender(self.task.plan.queue)
-        )
+        name, sender = f"{app}/{self.name}", self.task.connections.sender(self.task.plan.queue)
+        origin = Origin(f"{name}@", is_exact=False)
+        message = self.task.message(self.args, self.kwargs, sender, origin=origin)
         call = CallTemplate(self.task.plan.queue, message)
-        return ScheduleSpec(f"{app}/{self.name}", self.timing, self.catch_up, self.jitter_ms, call)
+        return ScheduleSpec(name, self.timing, self.catch_up, self.jitter_ms, call)
 
 
 class ScheduleDecorator:

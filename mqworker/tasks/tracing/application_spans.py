@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqworker.errors import ConfigurationError
 from mqworker.model.telemetry import Entry
 from mqworker.model.trace_context import TraceContext
+from mqworker.tasks.tracing.runs import Activate
 from mqworker.tasks.tracing.sending import MISSING
 
 if TYPE_CHECKING:
@@ -33,22 +34,24 @@ def import_sdk() -> None:
         raise ConfigurationError(MISSING.format(name=error.name)) from error
 
 
-def activate(context: TraceContext) -> Callable[[], None]:
-    """Make a run's span the current one of the OpenTelemetry API; what it returns ends that."""
+def activation() -> Activate:
+    """Makes a run's span the current one of the OpenTelemetry API."""
     from opentelemetry import context as contexts  # noqa: PLC0415 - only where tracing is on
     from opentelemetry import trace  # noqa: PLC0415 - as above
 
-    span = trace.NonRecordingSpan(
-        trace.SpanContext(
-            context.trace_id,
-            context.span_id,
-            is_remote=False,
-            trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
-            trace_state=trace.TraceState.from_header([context.state]) if context.state else None,
+    sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+
+    def activate(context: TraceContext) -> Callable[[], None]:
+        state = trace.TraceState.from_header([context.state]) if context.state else None
+        span = trace.NonRecordingSpan(
+            trace.SpanContext(
+                context.trace_id, context.span_id, is_remote=False, trace_flags=sampled, trace_state=state
+            )
         )
-    )
-    token = contexts.attach(trace.set_span_in_context(span))
-    return lambda: contexts.detach(token)
+        token = contexts.attach(trace.set_span_in_context(span))
+        return lambda: contexts.detach(token)
+
+    return activate
 
 
 def collect_application_spans(collect: Callable[[Entry], None]) -> None:

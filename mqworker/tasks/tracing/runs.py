@@ -49,7 +49,7 @@ class RunTracer:
         note_start: Callable[[str, int, int], None] = lambda _queue, _fence, _at_ms: None,
     ) -> None:
         """`note_start` is told of what begins where others find it, should this process be killed."""
-        self.takes = sampling.takes
+        self.sampling = sampling
         self._relation = relation
         self._worker = worker
         self._node = node
@@ -67,7 +67,7 @@ class RunTracer:
     def begin(self, delivery: Delivery, queue: str, headers: Mapping[str, str], workflow: str | None) -> None:
         """A task is about to run."""
         sender = context_in(headers) if headers else None
-        if not self.takes(delivery.id, sender):
+        if not self.sampling.takes(delivery.id, sender):
             return
         context = context_of_run(queue, delivery.id, delivery.fence, sender, self._relation)
         start_ns = epoch_ns()
@@ -119,9 +119,11 @@ class RunTracer:
         with self._lock:
             self._sent[queue, error] = self._sent.get((queue, error), 0) + count
 
-    def take(self, queue: str, settlements: Sequence[Settlement]) -> list[Entry]:
-        """What goes along with the report on these deliveries; each entry once."""
-        entries = run_times_of(queue, settlements).entries()
+    def take(
+        self, queue: str, settlements: Sequence[Settlement], runs_ms_by_task: Mapping[str, Sequence[float]]
+    ) -> list[Entry]:
+        """What goes along with the report on these deliveries, and on their runs; each entry once."""
+        entries = run_times_of(queue, settlements, runs_ms_by_task).entries()
         if self._ended:  # few of many, as a rule: so these are gone through, and not the settlements
             fences = {each.delivery.fence for each in settlements}
             keys = [key for key in list(self._ended) if key[0] == queue and key[1] in fences]
@@ -137,19 +139,21 @@ class RunTracer:
         return entries
 
 
-def run_times_of(queue: str, settlements: Sequence[Settlement]) -> RunTimes:
+def run_times_of(
+    queue: str, settlements: Sequence[Settlement], runs_ms_by_task: Mapping[str, Sequence[float]]
+) -> RunTimes:
     """How long the runs of a report took; worked out for many at once, for it is done for every run."""
     times = RunTimes()
-    acks = [each for each in settlements if type(each) is Ack and each.run is not None]
-    for task in {ack.delivery.task for ack in acks}:
-        runs = [ack.run.run_ms for ack in acks if ack.run is not None and ack.delivery.task == task]
-        times.note_all((queue, task, ""), runs)
-    if len(acks) < len(settlements):
-        for each in settlements:
-            if (
-                isinstance(each, RetryAt | Bury)
-                and each.run is not None
-                and isinstance(each.delivery, Delivery)
-            ):
-                times.note_all((queue, each.delivery.task, outcome_of(each)[1].error), [each.run.run_ms])
+    failed = [each for each in settlements if type(each) is not Ack]
+    if not failed:
+        for task, runs_ms in runs_ms_by_task.items():
+            times.note_all((queue, task, ""), runs_ms)
+        return times
+    for each in settlements:
+        if (
+            isinstance(each, Ack | RetryAt | Bury)
+            and each.run is not None
+            and isinstance(each.delivery, Delivery)
+        ):
+            times.note_all((queue, each.delivery.task, outcome_of(each)[1].error), [each.run.run_ms])
     return times

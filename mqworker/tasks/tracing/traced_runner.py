@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from zlib import crc32
 
 from mqworker.model.delivery import Delivery
-from mqworker.model.envelope import Envelope, has_options
+from mqworker.model.envelope import TWO_PARTS, Envelope
 from mqworker.model.settlement import Settlement
 from mqworker.model.strike import Strike
 from mqworker.tasks.context import Context
-from mqworker.tasks.running.run import PreparedTask, TaskRunner
+from mqworker.tasks.running.prepared_task import PreparedTask
+from mqworker.tasks.running.run import TaskRunner
 from mqworker.tasks.tracing.runs import RunTracer
 
 
 class TracedTaskRunner(TaskRunner):
     """Used where tracing is on, so that it costs nothing where it is not.
 
-    What is surely not recorded runs as it always does; the rest is left to a recording runner.
+    What is surely not recorded runs as it always does: it is not of the share, and has no headers in which a
+    sender could have decided otherwise. The rest is left to a recording runner.
     """
 
     # Any: whatever a TaskRunner takes.
@@ -26,18 +29,18 @@ class TracedTaskRunner(TaskRunner):
         self._recording = _RecordingRunner(
             tracer, self._running, self._unpermitted, arguments=arguments, options=options
         )
-        self._takes = tracer.takes
+        self._below = tracer.sampling.below
         self._run, self._arun = super().run, super().arun
 
     def run(self, delivery: Delivery, queue: str) -> Settlement:
         """Run a delivery to its end in this thread."""
-        if self._takes(delivery.id) or has_options(delivery.body):
+        if crc32(delivery.id.encode()) < self._below or delivery.body[:1] != TWO_PARTS:
             return self._recording.run(delivery, queue)
         return self._run(delivery, queue)
 
     async def arun(self, delivery: Delivery, queue: str) -> Settlement:
         """Run a delivery of an async task to its end on this event loop."""
-        if self._takes(delivery.id) or has_options(delivery.body):
+        if crc32(delivery.id.encode()) < self._below or delivery.body[:1] != TWO_PARTS:
             return await self._recording.arun(delivery, queue)
         return await self._arun(delivery, queue)
 

@@ -24,6 +24,7 @@ from mqworker.queues.work.keys import workflow_key
 from mqworker.store.script import Call, scripts_of
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.outcome import Cancelled, Expired, Failed, JobStatus, NotKept, Succeeded
+from mqworker.tasks.payloads import opened_result
 from mqworker.tasks.workflows.members import WorkflowMember, status_of_end, statuses_in_queue
 from mqworker.tasks.workflows.outcome import MemberFailure, member_failure, member_id, outcome_of, value_in
 from mqworker.tasks.workflows.plan import WorkflowPlan
@@ -179,7 +180,9 @@ class WorkflowJob(Generic[R_co]):
         call = self._plan.calls[node]
         outcome = outcome_of(self.id, node, outcomes.get(node))
         if isinstance(outcome, Succeeded):
-            return value_in(outcome, call.rebuild)
+            payloads, message = self._connections.payloads, member_id(self.id, node)
+            result = opened_result(payloads, call.queue, message, outcome.result)
+            return value_in(Succeeded(result), call.rebuild)
         return MemberFailure(**member_failure(self.id, node, call.task, outcome))
 
     def _outcomes(self, nodes: list[int]) -> dict[int, bytes]:

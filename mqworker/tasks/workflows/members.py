@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from mqworker.model.names import MessageId, QueueName, TaskName, parse_consumer_name
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import is_limited
 from mqworker.tasks.outcome import JobStatus
 
 BATCH = 500
@@ -73,5 +74,5 @@ def _status(guard: bytes | None, due: bytes | None, has_ended: int) -> JobStatus
     if has_ended:
         return JobStatus.RUNNING  # a broker counts it in a moment
     if due is not None:
-        return JobStatus.DELAYED
+        return JobStatus.LIMITED if is_limited(int(float(due))) else JobStatus.DELAYED
     return JobStatus.PLANNED if guard is None else JobStatus.WAITING

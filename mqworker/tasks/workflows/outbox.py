@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 
 from mqworker.errors import InvalidArgument, InvalidMessage, QueueFull, StoreFull, StoreRefused
 from mqworker.log import Logger
+from mqworker.model.assembled_call import as_input
 from mqworker.model.call_template import CallTemplate, template_of
 from mqworker.model.envelope import array_header
 from mqworker.model.guard import member_guard
@@ -181,7 +182,7 @@ class OutboxDrain:
     def _packed_outcome(self, workflow: str, node: int, kept: bytes) -> bytes:
         outcome = outcome_of(workflow, node, kept)
         if isinstance(outcome, Succeeded):
-            return outcome.result
+            return as_input(outcome.result)
         task = _StoredCall.read(self._fields(workflow, "t", [node])[node]).template.message.task
         return pack(member_failure(workflow, node, task, outcome))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, overload
 
 from mqworker.errors import InvalidArgument
+from mqworker.model.assembled_call import Origin, Source, join_of
 from mqworker.model.names import MessageId, QueueName, shown
 from mqworker.model.workflow_graph import Graph, Parallel, Part, Series, lay_out
 from mqworker.queues.work.keys import workflow_key, workflows_key
@@ -23,6 +24,7 @@ from mqworker.tasks.ids import next_id
 from mqworker.tasks.options import DEFAULT_QUEUE, Seconds, milliseconds
 from mqworker.tasks.signature import Signature, Step
 from mqworker.tasks.workflows.job import WorkflowJob
+from mqworker.tasks.workflows.outcome import member_id
 from mqworker.tasks.workflows.plan import LONGEST_RUN_MS, plan_of_graph
 
 OnFailure = Literal["stop", "collect"]
@@ -176,10 +178,24 @@ def _calls(
     graph: Graph[Signature[Any]], workflow: MessageId, headers: Mapping[str, str] | None
 ) -> Iterator[tuple[str, str]]:
     """The calls as they are kept: a template each, with the node that its input comes from."""
+    sources: dict[int, Source] = {}
     for node, call in graph.calls.items():
         has_input = call.input_from is not None
-        template = call.call.template(workflow, has_input=has_input, headers=headers)
+        source = None if call.input_from is None else _source(graph, call.input_from, sources)
+        origin = Origin(member_id(workflow, node), source=source)
+        template = call.call.template(workflow, has_input=has_input, headers=headers, origin=origin)
         yield f"t{node}", json.dumps(template.as_fields() | {"input_from": call.input_from})
+
+
+def _source(graph: Graph[Signature[Any]], node: int, known: dict[int, Source]) -> Source:
+    """Whose results make the outcome of a node: what a sealed call says about its input."""
+    if node not in known:
+        call = graph.calls.get(node)
+        if call is None:
+            known[node] = join_of([_source(graph, each, known) for each in graph.inputs_by_join[node]])
+        else:
+            known[node] = ["call", call.call.plan.queue, node, call.collects]
+    return known[node]
 
 
 def _store(connections: Connections, workflow: MessageId, fields: dict[str, str]) -> None:

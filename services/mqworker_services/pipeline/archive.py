@@ -1,9 +1,9 @@
 """Archive: events go from the Redis streams into the lake, each exactly once, whatever is killed and when.
 
-The end of a batch is noted, executors write its events to a folder of their own, the driver compares their
-receipts with the plan and with what it sees itself, the files are put in place with one rename for each day,
-and the commit is noted. A batch that was not committed is written again, over itself. Redis is trimmed only
-behind what was committed.
+A batch is planned, executors write its events into files, the driver compares their receipts with the plan
+and with what it sees itself, and one commit of the table makes the files and the end of the batch valid
+together. What was written and not committed is no part of the lake. Redis is trimmed only behind what was
+committed.
 
 A queue whose stream does not go on where the lake ends stands still until the loss is accepted, by its name;
 the others go on.
@@ -14,22 +14,28 @@ which a busy machine may need.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.events import EventStreams, StreamTail, open_event_streams
 from mqworker.settings import Settings
-from mqworker_services.pipeline.archive_batch import BatchContent, RowsNotArrived, staging_of, write_batch
-from mqworker_services.pipeline.checkpoint import NONE_YET, Checkpoint
+from mqworker_services.pipeline.archive_batch import portions_of, write_batch
+from mqworker_services.pipeline.checkpoint import (
+    Checkpoint,
+    drop_old_notes,
+    read_checkpoint,
+    write_checkpoint,
+)
+from mqworker_services.pipeline.compaction import compact
+from mqworker_services.pipeline.days import day_of, now_ms
+from mqworker_services.pipeline.engine import Engine
 from mqworker_services.pipeline.event_planning import next_offset, slices_between, trim
-from mqworker_services.pipeline.lake import COMPACTED, Lake
-from mqworker_services.pipeline.lake_files import exclusive
-from mqworker_services.pipeline.losses import Loss, beginning_told, book_of, dropped_before
+from mqworker_services.pipeline.lake import Lake
+from mqworker_services.pipeline.losses import Loss, beginning_told, book_of
 from mqworker_services.pipeline.offsets import (
     EventsLost,
     ForeignHistory,
@@ -41,17 +47,15 @@ from mqworker_services.pipeline.offsets import (
     resumed,
 )
 from mqworker_services.pipeline.options import EVENTS_PER_PARTITION, MAX_EVENTS_PER_BATCH, OnLoss
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from mqworker_services.pipeline.parquet_files import RowsNotArrived
+from mqworker_services.pipeline.storage import StorageUnavailable
+from mqworker_services.pipeline.table import NONE_YET, LakeTable, WrittenFile
 
 BLOCKS_HELD: Final = 1_000_000
 _TRIES: Final = 3
 """Of a batch whose blocks are dropped while it is read."""
-
-
-class CheckpointTooOld(MqworkerError):
-    """Restore the newest checkpoint: going on from an old one would archive events a second time."""
+_NOTES_EVERY: Final = 20
+"""Batches, after which notes that nobody needs any more are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,78 +71,48 @@ class ArchivePlan:
     blocks_held: int = BLOCKS_HELD
     """How many blocks each stream may hold while they wait to be archived."""
     interval_s: float = 5.0
+    tidy_every: int = 100
+    """Batches after which an archiver that follows merges small files."""
     accept_loss: tuple[str, ...] = ()
     """Queues that go on with what they have, whatever was lost; `on_loss="skip"`: all."""
     warn: Callable[[str], None] = lambda _sentence: None
     """Told what is lost, once."""
 
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """How far it has come."""
-        return Checkpoint(self.lake.checkpoint)
-
 
 Report = Callable[[int, int], None]
-"""Called with the number of a batch and its events, once they are in place and before the commit."""
+"""Called with the number of a batch and its events, once all is written and before the commit."""
 
 
-def archive_once(spark: SparkSession, plan: ArchivePlan, report: Report) -> None:
+def archive_once(engine: Engine, plan: ArchivePlan, report: Report) -> None:
     """Archive everything that is there now; raises at the end when a queue had to stand still."""
-    with exclusive(plan.lake.lock), open_event_streams(plan.settings) as streams:
-        prepare(plan, streams)
-        stopped = archive_present(spark, plan, streams, report)
+    with plan.lake.storage.exclusive(plan.lake.lock), open_event_streams(plan.settings) as streams:
+        archiver = Archiver(engine, plan, streams)
+        stopped = archiver.archive_present(report)
     if stopped:
         raise _summary(stopped)
 
 
-def archive_and_follow(spark: SparkSession, plan: ArchivePlan, report: Report) -> None:
-    """Archive what is there and what comes, until interrupted."""
+def archive_and_follow(engine: Engine, plan: ArchivePlan, report: Report) -> None:
+    """Archive what is there and what comes, until interrupted; a storage that is away is waited for."""
     with (
-        exclusive(plan.lake.lock),
+        plan.lake.storage.exclusive(plan.lake.lock),
         open_event_streams(plan.settings) as streams,
         suppress(KeyboardInterrupt),
     ):
-        prepare(plan, streams)
+        archiver: Archiver | None = None
+        is_away = False
         while True:
-            archive_present(spark, plan, streams, report)
+            try:
+                archiver = archiver or Archiver(engine, plan, streams)
+                archiver.archive_present(report)
+                archiver.tidy()
+                is_away = False
+            except StorageUnavailable as error:
+                archiver = None  # it begins with what the table says then
+                if not is_away:
+                    plan.warn(f"{error}; trying again every {plan.interval_s:g} s")
+                is_away = True
             sleep(plan.interval_s)
-
-
-def prepare(plan: ArchivePlan, streams: EventStreams) -> None:
-    """Tidy up behind a killed run, see that lake and checkpoint belong together, hold the streams."""
-    lake, checkpoint = plan.lake, plan.checkpoint
-    shutil.rmtree(staging_of(lake), ignore_errors=True)
-    lake.events.mkdir(parents=True, exist_ok=True)
-    refuse_old_checkpoint(newest_batch(lake), checkpoint.planned(), lake)
-    if checkpoint.planned() == NONE_YET:
-        checkpoint.plan(NONE_YET, {queue: mark_before(streams.tail(queue)) for queue in streams.queues()})
-        for queue, blocks in sorted(dropped_before(lake).items()):
-            plan.warn(beginning_told(queue, blocks))
-    known = {*streams.queues(), *checkpoint.end_of(checkpoint.committed())}
-    for queue in plan.accept_loss:
-        if queue not in known:
-            raise InvalidArgument(f"--accept-loss is {queue!r}; accepted are {', '.join(sorted(known))}")
-    hold(streams, plan.blocks_held, streams.queues())
-
-
-def refuse_old_checkpoint(newest: int, planned: int, lake: Lake) -> None:
-    """A lake that is ahead of its checkpoint would get the events in between a second time."""
-    if newest > planned:
-        raise CheckpointTooOld(
-            f"the lake {lake.root} holds batch {newest}, but its checkpoint knows only up to {planned}: "
-            f"{lake.checkpoint} is an older copy or was removed; restore the newest, or begin another lake"
-        )
-
-
-def newest_batch(lake: Lake) -> int:
-    """The highest number of a batch in the lake, alone or compacted; -1 when it is empty."""
-    return max((int(batch.removeprefix(COMPACTED)) for _, batch in lake.batches()), default=NONE_YET)
-
-
-def hold(streams: EventStreams, blocks: int, queues: Iterable[str]) -> None:
-    """Let the streams of these queues grow until they are archived."""
-    for queue in queues:
-        streams.hold(queue, blocks)
 
 
 @dataclass(slots=True)
@@ -149,75 +123,155 @@ class _Round:
     stopped: dict[str, MqworkerError] = field(default_factory=dict)
 
 
-def archive_present(
-    spark: SparkSession, plan: ArchivePlan, streams: EventStreams, report: Report
-) -> dict[str, MqworkerError]:
-    """Batch after batch, as far as the streams reach now; first the one that a killed run left behind.
+class Archiver:
+    """Writes batch after batch behind what the table of a lake holds."""
 
-    Returns which queues stood still, and why.
-    """
-    checkpoint = plan.checkpoint
-    now = _Round({queue: streams.tail(queue) for queue in streams.queues()})
-    while _is_planned(plan, streams, now):
-        batch = checkpoint.committed() + 1
-        # Queues that came into being since the batch before have the usual cap.
-        hold(streams, plan.blocks_held, _queues_of(plan, batch) & now.tails.keys())
-        content = _written(spark, plan, streams, now, batch)
-        report(batch, content.events)
-        checkpoint.commit(batch, content.rows_by_day)
-        _trim(plan, streams, now)
-    _trim(plan, streams, now)  # also what a run committed that was killed before it could trim
-    return now.stopped
+    def __init__(self, engine: Engine, plan: ArchivePlan, streams: EventStreams) -> None:
+        self._engine, self._plan, self._streams = engine, plan, streams
+        self._table = LakeTable.made(plan.lake)
+        self._book = book_of(plan.lake)
+        self._checkpoint = read_checkpoint(self._table)
+        self._tidied = self._checkpoint.batch
+        if not self._table.batch_note:
+            self._begin()
+        self._refuse_unknown_queues()
+        self._hold(streams.queues())
 
+    def _begin(self) -> None:
+        """Note where the streams begin: what is dropped from now on is lost, what was before is not."""
+        start: Offset = {queue: mark_before(self._streams.tail(queue)) for queue in self._streams.queues()}
+        self._commit(Checkpoint(NONE_YET, start, start), [])
+        for queue, blocks in sorted(self._checkpoint.dropped_before.items()):
+            self._plan.warn(beginning_told(queue, blocks))
 
-def _queues_of(plan: ArchivePlan, batch: int) -> set[str]:
-    return set(plan.checkpoint.end_of(batch)) - set(plan.checkpoint.end_of(batch - 1))
+    def archive_present(self, report: Report) -> dict[str, MqworkerError]:
+        """Batch after batch, as far as the streams reach now; which queues stood still, and why."""
+        now = _Round({queue: self._streams.tail(queue) for queue in self._streams.queues()})
+        while (end := self._next_end(now)) is not None:
+            # Queues that came into being since the batch before have the usual cap.
+            self._hold((end.keys() - self._checkpoint.end.keys()) & now.tails.keys())
+            self._write(end, now, report)
+            self._trim(now)
+        self._trim(now)  # also what a run committed that was killed before it could trim
+        return now.stopped
 
+    def tidy(self) -> None:
+        """Merge small files after many batches: one every few seconds would make thousands a day."""
+        if self._checkpoint.batch >= self._tidied + self._plan.tidy_every:
+            self._tidied = self._checkpoint.batch
+            try:
+                compact(self._engine, self._plan.lake, day_of(now_ms()))
+            except StorageUnavailable:
+                raise
+            except MqworkerError as error:  # a file that is broken is no reason to archive nothing
+                self._plan.warn(f"small files were not merged: {error}")
+            self._table.refresh()
 
-def _is_planned(plan: ArchivePlan, streams: EventStreams, now: _Round) -> bool:
-    """Whether there is a batch to be written: one that was planned, or one that is planned now."""
-    checkpoint = plan.checkpoint
-    batch = checkpoint.committed() + 1
-    if checkpoint.planned() >= batch:
-        return True
-    start = checkpoint.end_of(batch - 1)
-    going_on = _going_on(plan, streams, start, now)
-    tails = {queue: tail for queue, tail in now.tails.items() if queue not in now.stopped}
-    end = next_offset(streams, going_on, tails, plan.max_events_per_batch, "skip")
-    if end == start:
-        return False
-    checkpoint.plan(batch, end)
-    return True
+    def _refuse_unknown_queues(self) -> None:
+        known = {*self._streams.queues(), *self._checkpoint.end}
+        for queue in self._plan.accept_loss:
+            if queue not in known:
+                raise InvalidArgument(f"--accept-loss is {queue!r}; accepted are {', '.join(sorted(known))}")
 
+    def _hold(self, queues: Iterable[str]) -> None:
+        """Let the streams of these queues grow until they are archived."""
+        for queue in queues:
+            self._streams.hold(queue, self._plan.blocks_held)
 
-def _going_on(plan: ArchivePlan, streams: EventStreams, start: Offset, now: _Round) -> Offset:
-    """Where each queue goes on; those with a loss that nobody accepted are stopped."""
-    offset = dict(start)
-    for queue in sorted({*start, *now.tails} - now.stopped.keys()):
-        mark, tail = start.get(queue, Mark()), now.tails.get(queue) or streams.tail(queue)
-        try:
-            check_history(queue, mark, tail)
-        except (EventsLost, ForeignHistory) as error:
-            if _is_accepted(plan, streams, queue, mark, error):
-                ahead = sum(1 for _ in streams.listed(queue, mark.id, tail.newest))
-                offset[queue] = resumed(mark, tail, ahead)
-            else:
-                now.stopped[queue] = error
-    _refuse_another_server(start, now)
-    return offset
+    def _next_end(self, now: _Round) -> Offset | None:
+        """Where the next batch ends; None when there is nothing to write."""
+        start = self._checkpoint.end
+        going_on = self._going_on(now)
+        tails = {queue: tail for queue, tail in now.tails.items() if queue not in now.stopped}
+        end = next_offset(self._streams, going_on, tails, self._plan.max_events_per_batch, "skip")
+        return None if end == start else end
 
+    def _going_on(self, now: _Round) -> Offset:
+        """Where each queue goes on; those with a loss that nobody accepted are stopped."""
+        start = self._checkpoint.end
+        offset = dict(start)
+        for queue in sorted({*start, *now.tails} - now.stopped.keys()):
+            mark, tail = start.get(queue, Mark()), now.tails.get(queue) or self._streams.tail(queue)
+            try:
+                check_history(queue, mark, tail)
+            except (EventsLost, ForeignHistory) as error:
+                if self._is_accepted(queue, mark, error):
+                    ahead = sum(1 for _ in self._streams.listed(queue, mark.id, tail.newest))
+                    offset[queue] = resumed(mark, tail, ahead)
+                else:
+                    now.stopped[queue] = error
+        _refuse_another_server(start, now)
+        return offset
 
-def _is_accepted(
-    plan: ArchivePlan, streams: EventStreams, queue: str, mark: Mark, error: MqworkerError
-) -> bool:
-    """Note the loss; whether the queue may go on all the same."""
-    book, tail = book_of(plan.lake), streams.tail(queue)
-    is_accepted = plan.on_loss == "skip" or queue in plan.accept_loss or book.is_accepted(queue, mark)
-    blocks = tail.dropped - mark.blocks if isinstance(error, EventsLost) else None
-    until = next((block_id for block_id, _ in streams.listed(queue, mark.id, tail.newest)), "")
-    if book.note(Loss(queue, mark.id, mark.read, blocks, until, is_accepted)):
-        plan.warn(str(error))
-    return is_accepted
+    def _is_accepted(self, queue: str, mark: Mark, error: MqworkerError) -> bool:
+        """Note the loss; whether the queue may go on all the same."""
+        plan, tail = self._plan, self._streams.tail(queue)
+        is_accepted = (
+            plan.on_loss == "skip" or queue in plan.accept_loss or self._book.is_accepted(queue, mark)
+        )
+        blocks = tail.dropped - mark.blocks if isinstance(error, EventsLost) else None
+        until = next((block_id for block_id, _ in self._streams.listed(queue, mark.id, tail.newest)), "")
+        if self._book.note(Loss(queue, mark.id, mark.read, blocks, until, is_accepted)):
+            plan.warn(str(error))
+        return is_accepted
+
+    def _write(self, end: Offset, now: _Round, report: Report) -> None:
+        """Write a batch and commit it; when blocks are dropped meanwhile, what is left of it."""
+        lost = EventsLost("")
+        for _ in range(_TRIES):
+            end, pieces = self._planned(end, now)
+            portions = portions_of(pieces, self._plan.events_per_partition)
+            try:
+                files = write_batch(self._engine, self._plan.lake, self._plan.settings, portions)
+            except EventsLost as error:
+                lost = error  # the streams are looked at again: they may have been trimmed by somebody else
+                continue
+            report(self._checkpoint.batch + 1, sum(file.rows for file in files))
+            self._commit(replace(self._checkpoint, batch=self._checkpoint.batch + 1, end=end), files)
+            return
+        raise RowsNotArrived(f"{lost}, though the driver sees them all; do executors reach the same server?")
+
+    def _commit(self, checkpoint: Checkpoint, files: list[WrittenFile]) -> None:
+        note = write_checkpoint(self._plan.lake, checkpoint)
+        self._table.commit_batch(checkpoint.batch, note, files)
+        self._checkpoint = checkpoint
+        if checkpoint.batch > 0 and checkpoint.batch % _NOTES_EVERY == 0:
+            drop_old_notes(self._plan.lake, checkpoint.batch)
+
+    def _planned(self, end: Offset, now: _Round) -> tuple[Offset, list[Slice]]:
+        """The slices of a batch; a queue that lost blocks since it was planned is taken out or accepted."""
+        start = self._checkpoint.end
+        pieces = slices_between(self._streams, start, end, self._plan.events_per_partition)
+        mended = dict(end)
+        for queue, mark in end.items():
+            before = start.get(queue, Mark())
+            found = sum(piece.blocks for piece in pieces if piece.queue == queue)
+            lacking = mark.read - before.read - found
+            if lacking:
+                mended[queue] = self._mended(queue, mark, before, lacking, now)
+        moved = {queue: mark for queue, mark in mended.items() if mark != start.get(queue, Mark())}
+        return {**start, **moved}, [piece for piece in pieces if piece.queue in moved]
+
+    def _mended(self, queue: str, mark: Mark, before: Mark, lacking: int, now: _Round) -> Mark:
+        error = (
+            EventsLost(f"queue {queue}: {lacking:,} blocks of events were dropped before they were read")
+            if lacking > 0
+            else ForeignHistory(
+                f"queue {queue}: {-lacking:,} blocks are there that were not when it was planned"
+            )
+        )
+        if self._is_accepted(queue, before, error):
+            return Mark(mark.id, mark.blocks, mark.skipped + lacking)
+        now.stopped[queue] = error
+        return before
+
+    def _trim(self, now: _Round) -> None:
+        if self._plan.is_trimming:
+            going_on = now.tails.keys() - now.stopped.keys()
+            trim(
+                self._streams,
+                {queue: mark for queue, mark in self._checkpoint.end.items() if queue in going_on},
+            )
 
 
 def _refuse_another_server(start: Offset, now: _Round) -> None:
@@ -226,58 +280,6 @@ def _refuse_another_server(start: Offset, now: _Round) -> None:
     foreign = [queue for queue in sorted(archived) if isinstance(now.stopped.get(queue), ForeignHistory)]
     if foreign and len(foreign) == len(archived):
         raise ForeignHistory(f"{now.stopped[foreign[0]]}{_advice(foreign)}")
-
-
-def _written(
-    spark: SparkSession, plan: ArchivePlan, streams: EventStreams, now: _Round, batch: int
-) -> BatchContent:
-    """Write a batch; when blocks are dropped meanwhile, what is left of it."""
-    lost = EventsLost("")
-    for _ in range(_TRIES):
-        pieces = _pieces(plan, streams, now, batch)
-        try:
-            return write_batch(spark, plan.lake, plan.settings, pieces, batch)
-        except EventsLost as error:
-            lost = error  # the streams are looked at again: they may have been trimmed by somebody else
-    raise RowsNotArrived(f"{lost}, though the driver sees them all; do executors reach the same server?")
-
-
-def _pieces(plan: ArchivePlan, streams: EventStreams, now: _Round, batch: int) -> list[Slice]:
-    """The slices of a planned batch; one whose blocks are no longer those of the plan is planned anew."""
-    checkpoint = plan.checkpoint
-    start, end = checkpoint.end_of(batch - 1), checkpoint.end_of(batch)
-    pieces = slices_between(streams, start, end, plan.events_per_partition)
-    mended = dict(end)
-    for queue, mark in end.items():
-        before = start.get(queue, Mark())
-        found = sum(piece.blocks for piece in pieces if piece.queue == queue)
-        lacking = mark.read - before.read - found
-        if not lacking:
-            continue
-        error = (
-            EventsLost(f"queue {queue}: {lacking:,} blocks of events were dropped before they were read")
-            if lacking > 0
-            else ForeignHistory(
-                f"queue {queue}: {-lacking:,} blocks are there that were not when it was planned"
-            )
-        )
-        if _is_accepted(plan, streams, queue, before, error):
-            mended[queue] = Mark(mark.id, mark.blocks, mark.skipped + lacking)
-        else:
-            now.stopped[queue] = error
-            mended[queue] = before
-    if mended != end:
-        checkpoint.plan(batch, mended)
-    return [piece for piece in pieces if mended[piece.queue] != start.get(piece.queue, Mark())]
-
-
-def _trim(plan: ArchivePlan, streams: EventStreams, now: _Round) -> None:
-    if plan.is_trimming:
-        end = plan.checkpoint.end_of(plan.checkpoint.committed())
-        trim(
-            streams,
-            {queue: mark for queue, mark in end.items() if queue in now.tails.keys() - now.stopped.keys()},
-        )
 
 
 def _summary(stopped: dict[str, MqworkerError]) -> MqworkerError:

@@ -1,25 +1,21 @@
-"""The checkpoint of a lake: which batches were planned, and which were committed.
+"""Where the archive of a lake stands: a note for each batch, which the commit of the batch names.
 
-`offsets/N.json` says where batch N ends and is written before it runs, `commits/N.json` after all of it is in
-place. Between the two lies what a killed archiver does again, with the very same offsets. `start.json`
-is where the streams began; the notes of batches long committed are dropped.
+The note is written first, under a number that nobody else uses; then the commit makes the batch and the note
+valid together. A note that no commit names was left by an archiver that was killed, or was slower.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Final
 
 from mqworker.errors import MqworkerError
-from mqworker_services.pipeline.lake_files import write_note
+from mqworker_services.pipeline.lake import Lake
 from mqworker_services.pipeline.offsets import Offset, as_document, from_document
+from mqworker_services.pipeline.table import NONE_YET, LakeTable, new_number
 
-NONE_YET: Final = -1
-_KEPT: Final = 100
-"""Notes of so many batches stay, for whoever looks into what happened."""
+_KEPT: Final = 20
+"""Notes of so many batches stay: somebody may be reading a version of the table that is not the newest."""
 
 
 class UnreadableCheckpoint(MqworkerError):
@@ -28,55 +24,49 @@ class UnreadableCheckpoint(MqworkerError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder in which an archiver notes how far it has come."""
+    """How far the archive has come."""
 
-    folder: Path
+    batch: int = NONE_YET
+    start: Offset = field(default_factory=dict)
+    """Where each stream began when it was first archived."""
+    end: Offset = field(default_factory=dict)
+    """Where each queue's history in the lake ends."""
 
-    def planned(self) -> int:
-        """The newest batch of which the offsets are fixed; -1 before the first."""
-        return _newest(self.folder / "offsets")
-
-    def committed(self) -> int:
-        """The newest batch that was written whole; -1 before the first."""
-        return _newest(self.folder / "commits")
-
-    def plan(self, batch: int, end: Offset) -> None:
-        """Fix where a batch ends."""
-        write_note(self._file("offsets", batch), as_document(end))
-
-    def commit(self, batch: int, rows_by_day: Mapping[str, int]) -> None:
-        """Note that a batch is in the lake, all of it."""
-        write_note(self._file("commits", batch), {"rows": dict(rows_by_day)})
-        if batch >= _KEPT:
-            for kind in ("offsets", "commits"):
-                self._file(kind, batch - _KEPT).unlink(missing_ok=True)
-
-    def rows_of(self, batch: int) -> dict[str, int]:
-        """How many rows a committed batch has on each day; none when that is not known any more."""
-        try:
-            noted = json.loads(self._file("commits", batch).read_text(encoding="utf-8")).get("rows", {})
-            return {str(day): int(rows) for day, rows in noted.items()}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            file = self._file("commits", batch)
-            raise UnreadableCheckpoint(f"the checkpoint {file} cannot be read: {error}") from error
-
-    def known_batches(self) -> list[int]:
-        """The newest committed batches, of which notes are kept."""
-        return sorted(int(file.stem) for file in (self.folder / "commits").glob("[0-9]*.json"))
-
-    def end_of(self, batch: int) -> Offset:
-        """Where a batch ends; the batch before the first ends where the streams began."""
-        file = self._file("offsets", batch)
-        try:
-            return from_document(json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UnreadableCheckpoint(f"the checkpoint {file} cannot be read: {error}") from error
-
-    def _file(self, kind: str, batch: int) -> Path:
-        return self.folder / kind / f"{'start' if batch == NONE_YET else batch}.json"
+    @property
+    def dropped_before(self) -> dict[str, int]:
+        """How many blocks of each queue were gone when the archive began."""
+        return {queue: mark.blocks for queue, mark in self.start.items() if mark.blocks}
 
 
-def _newest(folder: Path) -> int:
-    return max((int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit()), default=NONE_YET)
+def read_checkpoint(table: LakeTable) -> Checkpoint:
+    """What the newest batch of this version of the table notes."""
+    if not table.batch_note:
+        return Checkpoint()
+    note = table.lake.note(_name(table.batch, table.batch_note))
+    try:
+        noted = table.lake.storage.read_note(note)
+        return Checkpoint(table.batch, from_document(noted["start"]), from_document(noted["end"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableCheckpoint(
+            f"the checkpoint {table.lake.storage.url(note)} cannot be read: {error}"
+        ) from error
+
+
+def write_checkpoint(lake: Lake, checkpoint: Checkpoint) -> int:
+    """Write the note of a batch that is about to be committed; its number, for the commit."""
+    number = new_number()
+    content = {"start": as_document(checkpoint.start), "end": as_document(checkpoint.end)}
+    lake.storage.write_note(lake.note(_name(checkpoint.batch, number)), content)
+    return number
+
+
+def drop_old_notes(lake: Lake, batch: int) -> None:
+    """Notes of batches long committed, and those that were never named."""
+    for name in lake.storage.names(lake.note("batches")):
+        number = name.partition("-")[0]
+        if number.isdigit() and int(number) <= batch - _KEPT:
+            lake.storage.remove(lake.note(f"batches/{name}"))
+
+
+def _name(batch: int, number: int) -> str:
+    return f"batches/{'start' if batch == NONE_YET else f'{batch:010d}'}-{number}.json"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from mqworker import App
 from mqworker.errors import InvalidArgument
 from mqworker.queues.work.bulk import rows_stored
 from mqworker.settings import Settings
-from mqworker_services.pipeline.lake import url_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +31,9 @@ _SPLIT: Final = {
     "spark.sql.files.maxPartitionBytes": "134217728",
     "spark.sql.files.openCostInBytes": "4194304",
 }
+
+
+_LONGEST_LINE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def enqueue_file(spark: SparkSession, plan: EnqueuePlan) -> EnqueuedRows:
     from pyspark.sql import Observation  # noqa: PLC0415 - optional, and seconds to import
     from pyspark.sql.functions import count, lit  # noqa: PLC0415 - same
 
-    rows = read_rows(spark, plan)
+    rows = _checked_rows(spark, plan)
     run = plan.run or run_of(plan)
     known = _known_rows(plan, run)
     seen = Observation("enqueue")
@@ -91,13 +96,63 @@ def read_rows(spark: SparkSession, plan: EnqueuePlan) -> DataFrame:
         reader = reader.option("header", "true").option("inferSchema", "true").option("mode", "FAILFAST")
     elif kind == "json":
         reader = reader.option("mode", "FAILFAST")
-    rows = reader.format(kind).load(url_of(plan.file.absolute()))
+    rows = reader.format(kind).load(f"file://{plan.file.absolute()}")
     if plan.id_column is not None and plan.id_column not in rows.columns:
         raise InvalidArgument(
             f"--id is {plan.id_column!r}; accepted are the columns of {plan.file.name}: "
             f"{', '.join(rows.columns)}"
         )
     return rows
+
+
+def _checked_rows(spark: SparkSession, plan: EnqueuePlan) -> DataFrame:
+    """The rows; a text is parsed to its end before anything is enqueued.
+
+    Half of a file would be there twice once it is mended.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with PySpark, which is optional
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - same
+
+    kind = file_format(plan.file, plan.format)
+    try:
+        rows = read_rows(spark, plan)
+        if kind != "parquet":
+            rows.write.format("noop").mode("overwrite").save()
+    except (PySparkException, Py4JError) as error:
+        place = None if kind == "parquet" else bad_row(plan.file, kind)
+        if place is None:
+            raise
+        raise InvalidArgument(
+            f"FILE {plan.file.name} cannot be read at {place}; nothing was enqueued"
+        ) from error
+    return rows
+
+
+def bad_row(file: Path, kind: str) -> str | None:
+    """Where a text is not what its format wants, as `line N: …`; None when no place is found."""
+    if file.is_dir():
+        return None
+    with file.open(encoding="utf-8", errors="replace", newline="") as text:
+        for number, line, is_good in _checked_csv(text) if kind == "csv" else _checked_json(text):
+            if not is_good:
+                return f"line {number:,}: {line.strip()[:_LONGEST_LINE]}"
+    return None
+
+
+def _checked_csv(text: TextIO) -> Iterator[tuple[int, str, bool]]:
+    rows = csv.reader(text)
+    width = len(next(rows, []))
+    for row in rows:
+        yield rows.line_num, ",".join(row), len(row) in {0, width}
+
+
+def _checked_json(text: TextIO) -> Iterator[tuple[int, str, bool]]:
+    for number, line in enumerate(text, 1):
+        try:
+            is_good = not line.strip() or isinstance(json.loads(line), dict)
+        except ValueError:
+            is_good = False
+        yield number, line, is_good
 
 
 def _known_rows(plan: EnqueuePlan, run: str) -> int:

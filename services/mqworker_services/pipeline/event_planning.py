@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
+from typing import Final
 
-from mqworker.events import EventStreams, StreamTail
+from mqworker.events import EventStreams, StreamTail, id_order
 from mqworker_services.pipeline.offsets import (
     EventsLost,
     ForeignHistory,
@@ -12,10 +14,14 @@ from mqworker_services.pipeline.offsets import (
     Offset,
     Slice,
     check_history,
+    mark_before,
     sliced,
     taken,
 )
-from mqworker_services.pipeline.options import OnLoss
+from mqworker_services.pipeline.options import OnLoss, Starting
+
+_LAST_IN_MS: Final = 2**64 - 1
+"""The highest number that a block of one millisecond can have."""
 
 
 def next_offset(
@@ -25,20 +31,37 @@ def next_offset(
     most_events: int | None,
     on_loss: OnLoss,
 ) -> Offset:
-    """The end of the batch that begins at `start`, of at most so many events; `start` if nothing is new."""
-    end = dict(start)
+    """The end of the batch that begins at `start`, of at most so many events; `start` if nothing is new.
+
+    A block is never cut: only a batch of a single block may hold more.
+    """
+    end, events = dict(start), 0
     behind = [queue for queue, tail in tails.items() if _is_behind(start.get(queue, Mark()), tail)]
+    # Whoever is furthest behind comes first: a queue that gets nothing now is first next time.
+    behind.sort(key=lambda queue: id_order(start.get(queue, Mark()).id))
     for position, queue in enumerate(behind):
         # What one queue does not use of its share is left to those after it.
-        share = None if most_events is None else max(1, most_events // (len(behind) - position))
+        share = None if most_events is None else (most_events - events) // (len(behind) - position)
         mark = start.get(queue, Mark())
         if on_loss == "fail":
             _check(queue, mark, tails[queue])
-        blocks = taken(streams.listed(queue, mark.id, tails[queue].newest), share)
+        listed = streams.listed(queue, mark.id, tails[queue].newest)
+        first = next(listed, None)
+        if first is not None and events and share is not None and first[1] > share:
+            continue
+        blocks = [] if first is None else taken(chain([first], listed), share)
         end[queue] = _reached(mark, tails[queue], [block_id for block_id, _ in blocks])
-        if most_events is not None:
-            most_events = max(0, most_events - sum(count for _, count in blocks))
+        events += sum(count for _, count in blocks)
     return end
+
+
+def starting_mark(streams: EventStreams, queue: str, tail: StreamTail, starting: Starting) -> Mark:
+    """The mark before the first block that a read begins with."""
+    if starting == "earliest":
+        return mark_before(tail)
+    before = tail.newest if starting == "latest" else f"{max(0, starting - 1)}-{_LAST_IN_MS}"
+    ahead = 0 if starting == "latest" else sum(1 for _ in streams.listed(queue, before, tail.newest))
+    return Mark(before, tail.appended - ahead) if ahead else Mark(tail.newest, tail.appended)
 
 
 def slices_between(streams: EventStreams, start: Offset, end: Offset, events_per_slice: int) -> list[Slice]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from mqworker.errors import UnknownQueue
 from mqworker.events import EventStreams, open_event_streams
 from mqworker_services.pipeline.arrow_blocks import record_batches
-from mqworker_services.pipeline.offsets import EventsLost, Slice, mark_before, sliced
+from mqworker_services.pipeline.event_planning import starting_mark
+from mqworker_services.pipeline.offsets import EventsLost, Slice, sliced
 from mqworker_services.pipeline.options import ReadOptions
 
 
@@ -32,15 +34,26 @@ class EventReader(DataSourceReader):
         """The slices of all streams."""
         options = self._options
         with open_event_streams(options.settings) as streams:
+            refuse_unknown(options.queues, streams.queues())
             return [
                 EventPartition(piece)
                 for queue in options.queues or streams.queues()
-                for piece in _whole_stream(streams, queue, options.events_per_partition)
+                for piece in _stream(streams, queue, options)
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one slice."""
         return read_partition(self._options, partition)
+
+
+def refuse_unknown(asked: Sequence[str], known: Sequence[str]) -> None:
+    """A queue that never was has no events: its name is mistyped."""
+    unknown = [queue for queue in asked if queue not in known]
+    if unknown:
+        names = ", ".join(sorted(known)) or "none: nothing was ever enqueued"
+        raise UnknownQueue(
+            f"option queues is {','.join(asked)!r}, and there is no queue {unknown[0]!r}; known are {names}"
+        )
 
 
 def read_partition(options: ReadOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -63,7 +76,8 @@ def read_slice(options: ReadOptions, piece: Slice) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _whole_stream(streams: EventStreams, queue: str, events_per_slice: int) -> Iterator[Slice]:
+def _stream(streams: EventStreams, queue: str, options: ReadOptions) -> Iterator[Slice]:
     tail = streams.tail(queue)
-    after = mark_before(tail).id
-    return sliced(queue, after, streams.listed(queue, after, tail.newest), events_per_slice)
+    after = starting_mark(streams, queue, tail, options.starting).id
+    listed = streams.listed(queue, after, tail.newest)
+    return sliced(queue, after, listed, options.events_per_partition)

@@ -12,9 +12,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from mqworker.events import EventStreams, StreamTail, open_event_streams
-from mqworker_services.pipeline.event_planning import next_offset, slices_between, trim
+from mqworker_services.pipeline.event_planning import next_offset, slices_between, starting_mark, trim
 from mqworker_services.pipeline.event_reading import EventPartition, read_partition
-from mqworker_services.pipeline.offsets import OffsetDocument, as_document, from_document, mark_before
+from mqworker_services.pipeline.offsets import OffsetDocument, as_document, from_document
 from mqworker_services.pipeline.options import ReadOptions
 
 
@@ -26,9 +26,14 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets: dict[str, StreamTail] | None = None
 
     def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's name
-        """Before everything that is there now."""
+        """Before everything that is there now, or as the option `starting` says."""
         with open_event_streams(self._options.settings) as streams:
-            return as_document({queue: mark_before(tail) for queue, tail in self._tails(streams).items()})
+            return as_document(
+                {
+                    queue: starting_mark(streams, queue, tail, self._options.starting)
+                    for queue, tail in self._tails(streams).items()
+                }
+            )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most so many events a batch."""

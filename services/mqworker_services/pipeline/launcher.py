@@ -37,15 +37,21 @@ exec "{java}" "$@"
 """
 
 
-def prepare_environment() -> None:
-    """Set what is missing, for this process and those it starts; what the user set stays."""
+def prepare_environment(*, is_here: bool = True, python: str | None = None) -> None:
+    """Set what is missing, for this process and those it starts; what the user set stays.
+
+    Unless the master is here, Spark chooses the address: an executor elsewhere cannot reach this loopback.
+    """
     home = java_home(os.environ)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     # Executors must run the very interpreter that has mqworker installed.
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def has_java(environ: Mapping[str, str] | None = None) -> bool:

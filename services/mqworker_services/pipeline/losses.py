@@ -6,16 +6,13 @@ goes on with what the queue has, and the lake is verified against that.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from mqworker.events import BEGINNING, id_order
-from mqworker_services.pipeline.checkpoint import NONE_YET, Checkpoint, UnreadableCheckpoint
+from mqworker_services.pipeline.checkpoint import UnreadableCheckpoint
 from mqworker_services.pipeline.days import moment_of
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.lake_files import write_note
 from mqworker_services.pipeline.offsets import Mark
 
 
@@ -51,17 +48,23 @@ class Loss:
 class LossBook:
     """The notes of one lake."""
 
-    file: Path
+    lake: Lake
+
+    @property
+    def _note(self) -> str:
+        return self.lake.note("losses.json")
 
     def all(self) -> list[Loss]:
         """In the order in which they were found."""
         try:
-            noted = json.loads(self.file.read_text(encoding="utf-8"))["losses"]
+            noted = self.lake.storage.read_note(self._note)["losses"]
             return [Loss(**each) for each in noted]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UnreadableCheckpoint(f"the notes of losses {self.file} cannot be read: {error}") from error
+            raise UnreadableCheckpoint(
+                f"the notes of losses of {self.lake.root} cannot be read: {error}"
+            ) from error
 
     def note(self, loss: Loss) -> bool:
         """Write it down, unless it was; one that was is accepted or counted anew. Whether it is new."""
@@ -81,20 +84,12 @@ class LossBook:
         return any(loss.is_accepted and _place(loss) == (queue, mark.id, mark.read) for loss in self.all())
 
     def _write(self, losses: Iterable[Loss]) -> None:
-        write_note(self.file, {"losses": [asdict(loss) for loss in losses]})
+        self.lake.storage.write_note(self._note, {"losses": [asdict(loss) for loss in losses]})
 
 
 def book_of(lake: Lake) -> LossBook:
     """The notes of a lake."""
-    return LossBook(lake.root / "_mqworker" / "losses.json")
-
-
-def dropped_before(lake: Lake) -> dict[str, int]:
-    """How many blocks of each queue were gone when the archive began; none before that."""
-    checkpoint = Checkpoint(lake.checkpoint)
-    if checkpoint.planned() == NONE_YET and not (lake.checkpoint / "offsets" / "start.json").exists():
-        return {}
-    return {queue: mark.blocks for queue, mark in checkpoint.end_of(NONE_YET).items() if mark.blocks}
+    return LossBook(lake)
 
 
 def beginning_told(queue: str, blocks: int) -> str:

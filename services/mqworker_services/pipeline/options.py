@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, cast, get_args
 
 from mqworker.errors import InvalidArgument
 from mqworker.settings import Settings, load_settings
 
-Table = Literal["events", "queues", "dead_letters"]
+Table = Literal["events", "queues", "dead_letters", "archive"]
 OnLoss = Literal["fail", "skip"]
+Starting = Literal["earliest", "latest"] | int
+"""With what a read begins: everything, only what comes, or what happened at an instant (ms) and later."""
 
 MAX_EVENTS_PER_BATCH: Final = 500_000
 EVENTS_PER_PARTITION: Final = 100_000
 _MOST: Final = 1_000_000_000
 
 READ_OPTIONS: Final = (
-    "table, queues, redis_url, namespace, max_events_per_batch, events_per_partition, on_loss, trim"
+    "table, queues, redis_url, namespace, starting, max_events_per_batch, events_per_partition, on_loss, "
+    "trim, lake, endpoint, region"
 )
 _SPARKS_OWN: Final = ("path", "checkpointlocation", "queryname")
 """Meant for Spark, which hands them on to us all the same."""
@@ -36,6 +40,10 @@ class ReadOptions:
     events_per_partition: int = EVENTS_PER_PARTITION
     on_loss: OnLoss = "fail"
     is_trimming: bool = False
+    starting: Starting = "earliest"
+    lake: str = ""
+    """Where the archive is; as `--lake`."""
+    storage: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +60,20 @@ class WriteOptions:
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a read; raises InvalidArgument with the option, what was given and what is accepted."""
     _refuse_unknown(given, READ_OPTIONS)
+    table = cast("Table", _one_of(given, "table", "events", get_args(Table)))
+    if table == "archive" and not given.get("lake"):
+        raise InvalidArgument("option lake is missing; accepted is a folder or s3://bucket/path")
     return ReadOptions(
         settings=settings_from(given),
-        table=cast("Table", _one_of(given, "table", "events", get_args(Table))),
+        table=table,
         queues=tuple(name for name in given.get("queues", "").replace(" ", "").split(",") if name),
         max_events_per_batch=_whole(given, "max_events_per_batch", MAX_EVENTS_PER_BATCH),
         events_per_partition=_whole(given, "events_per_partition", EVENTS_PER_PARTITION),
         on_loss=cast("OnLoss", _one_of(given, "on_loss", "fail", get_args(OnLoss))),
         is_trimming=_one_of(given, "trim", "false", ("true", "false")) == "true",
+        starting=_starting(given.get("starting", "earliest")),
+        lake=given.get("lake", ""),
+        storage=tuple((name, given[name]) for name in ("endpoint", "region") if given.get(name)),
     )
 
 
@@ -82,6 +96,18 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 def settings_from(given: Mapping[str, str]) -> Settings:
     """All settings, with those that were given as options over what is configured."""
     return load_settings({name: given.get(name) for name in ("redis_url", "namespace")})
+
+
+def _starting(text: str) -> Starting:
+    if text.lower() in {"earliest", "latest"}:
+        return cast("Starting", text.lower())
+    try:
+        moment = datetime.fromisoformat(text)
+        return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(
+            f"option starting is {text!r}; accepted are earliest, latest, or such as 2026-01-31T18:00"
+        ) from error
 
 
 def _refuse_unknown(given: Mapping[str, str], known: str) -> None:

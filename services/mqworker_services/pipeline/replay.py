@@ -17,7 +17,7 @@ _BATCH: Final = 500
 
 
 def chosen_letters(spark: SparkSession, settings: Settings, where: str) -> DataFrame:
-    """The dead letters of all queues for which a condition holds; raises when it is no condition."""
+    """The dead letters of all queues for which a condition holds; raises when it is not a condition."""
     from pyspark.errors import AnalysisException, ParseException  # noqa: PLC0415 - optional
 
     letters = (

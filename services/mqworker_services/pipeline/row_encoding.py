@@ -1,7 +1,8 @@
 """Rows of a frame as the bodies of calls: whole columns at a time where the types allow it.
 
-Columns of plain values are packed value by value, with the names between made once. What needs a closer look,
-because it nests, has a type of its own or is no finite number, is encoded row by row, and refused in words.
+Columns of plain values are packed value by value, with the names between made once. What needs a
+closer look, because it nests, has a type of its own or is not a finite number, is encoded row by row, and
+refused in words.
 """
 
 from __future__ import annotations

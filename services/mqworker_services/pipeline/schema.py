@@ -88,13 +88,11 @@ def spark_schema(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
-EVENT_COLUMNS: Final = tuple(ARROW_SCHEMA.names)
 EVENT_KEY: Final = ("shard", "block", "seq")
 SPARK_SCHEMA: Final = spark_schema(ARROW_SCHEMA)
 
-PARTITIONS: Final = ("date", "batch")
-"""The folders of the lake: the day of `ts` in UTC, and the batch of the archive that wrote the files."""
 LAKE_SCHEMA: Final = f"{SPARK_SCHEMA}, date DATE, batch STRING"
+"""The last two are folders: the day of `ts` in UTC, and the batch of the archive that wrote the files."""
 
 
 def shard_of(queue: str) -> int:

@@ -1,4 +1,4 @@
-"""`format("mqworker")`: events, queues and dead letters as tables, and a table of calls as tasks.
+"""`format("mqworker")`: events, queues, dead letters and the archive as tables, a table of calls as tasks.
 
 Found by Spark without registration through the package `pyspark_mqworker`, which must be installed wherever
 executors run. Spark starts a process for each question that it has about a source, so each imports only what
@@ -19,6 +19,7 @@ from mqworker_services.pipeline.options import ReadOptions, WriteOptions, read_o
 from mqworker_services.pipeline.schema import ARROW_SCHEMA, DEAD_LETTER_SCHEMA, QUEUE_SCHEMA, spark_schema
 
 if TYPE_CHECKING:
+    from mqworker_services.pipeline.archive_reading import ArchiveReader
     from mqworker_services.pipeline.event_reading import EventReader
     from mqworker_services.pipeline.event_streaming import EventStreamReader
     from mqworker_services.pipeline.task_writing import TaskStreamWriter, TaskWriter
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 OptionsT = TypeVar("OptionsT", ReadOptions, WriteOptions)
 
-SCHEMA_BY_TABLE = {"events": ARROW_SCHEMA, "queues": QUEUE_SCHEMA, "dead_letters": DEAD_LETTER_SCHEMA}
+SCHEMA_BY_TABLE = {
+    "events": ARROW_SCHEMA,
+    "queues": QUEUE_SCHEMA,
+    "dead_letters": DEAD_LETTER_SCHEMA,
+    "archive": ARROW_SCHEMA,
+}
 
 
 class DefaultSource(DataSource):
@@ -41,9 +47,14 @@ class DefaultSource(DataSource):
         """The columns of the table that is read."""
         return spark_schema(SCHEMA_BY_TABLE[read_options(self.options).table])
 
-    def reader(self, schema: StructType) -> EventReader | ViewReader:  # noqa: ARG002 - the schema is ours
+    def reader(self, schema: StructType) -> EventReader | ViewReader | ArchiveReader:  # noqa: ARG002 - ours
         """Batch read."""
-        options = self._read_options()
+        options = read_options(self.options)
+        if options.table == "archive":  # needs no server
+            from mqworker_services.pipeline.archive_reading import ArchiveReader  # noqa: PLC0415 - only where needed
+
+            return ArchiveReader(options)
+        options = _located(options)
         if options.table == "events":
             from mqworker_services.pipeline.event_reading import EventReader  # noqa: PLC0415 - only where needed
 

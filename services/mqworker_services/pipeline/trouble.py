@@ -12,8 +12,14 @@ from mqworker.errors import MqworkerError
 
 _OURS: Final = re.compile(r"^(?:mqworker|mqworker_services)\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
 _CLASS: Final = re.compile(r"\[([A-Z_.]+)\] (.+)")
+_PYTHON: Final = re.compile(
+    r"^(?!java|org|scala|py4j)((?:\w+\.)*\w*(?:Error|Exception|NotFound): .+)$", re.MULTILINE
+)
+"""The last line of a traceback on an executor: the true reason, which Spark wraps in three of its own."""
+_NO_PYTHON: Final = re.compile(r'Cannot run program "[^"]+"[^\n]*')
 _NO_JVM: Final = re.compile(
     r"Answer from Java side is empty|Connection refused|while sending command|Broken pipe"
+    r"|An error occurred while calling \S+\s*\Z"  # with nothing after it: Java could not say what
 )
 
 _JVM_GONE: Final = (
@@ -66,6 +72,10 @@ def sentence(text: str) -> str:
         return str(found[-1][1])
     if _NO_JVM.search(text):
         return _JVM_GONE
+    of_executor = _NO_PYTHON.search(text) or (_PYTHON.findall(text) or [None])[-1]
+    if of_executor is not None:
+        told = of_executor if isinstance(of_executor, str) else of_executor.group(0)
+        return f"an executor failed: {told}"
     named = _CLASS.search(text)
     return f"Spark: {named.group(2)}" if named else f"Spark: {text.strip().partition(chr(10))[0]}"
 

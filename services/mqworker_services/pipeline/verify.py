@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import groupby
+from typing import Final
 
-from mqworker_services.pipeline.checkpoint import NONE_YET, Checkpoint
-from mqworker_services.pipeline.lake import COMPACTED, Lake, batch_name, read_lake
-from mqworker_services.pipeline.lake_files import count_rows
-from mqworker_services.pipeline.losses import Loss, beginning_told, book_of, dropped_before
+import pyarrow as pa
+
+from mqworker_services.pipeline.checkpoint import read_checkpoint
+from mqworker_services.pipeline.compaction import expired_blocks
+from mqworker_services.pipeline.engine import Engine
+from mqworker_services.pipeline.lake import EmptyLake, Lake
+from mqworker_services.pipeline.lake_reading import as_stream, read_columns
+from mqworker_services.pipeline.losses import Loss, beginning_told, book_of
 from mqworker_services.pipeline.offsets import Mark, Offset
+from mqworker_services.pipeline.table import NONE_YET, LakeFile, LakeTable
 
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
-_COUNTS = """
-    SELECT queue, sum(rows) AS rows, sum(distinct_rows) AS distinct_rows, count(*) AS blocks
-    FROM (
-        SELECT queue, block, count(*) AS rows, count(DISTINCT seq) AS distinct_rows
-        FROM archived GROUP BY queue, block
-    ) GROUP BY queue
-"""
+_KEY: Final = pa.schema([("queue", pa.string()), ("block", pa.string()), ("seq", pa.int32())])
+_FILES_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,50 +67,79 @@ class Verification:
         return [*self.gone, *doubled, *counted, *standing]
 
 
-def verify(spark: SparkSession, lake: Lake) -> Verification:
+def verify(engine: Engine, lake: Lake) -> Verification:
     """Read the whole lake and compare; raises BrokenFile or EmptyLake where there is nothing to compare."""
-    count_rows(lake.events)  # names the file that is broken; Spark would name a task
-    checkpoint = Checkpoint(lake.checkpoint)
-    committed = checkpoint.committed()
-    found = _found(spark, lake, committed)
-    blocks = {row["queue"]: row["blocks"] for row in found}
+    table = LakeTable.open(lake)
+    checkpoint = read_checkpoint(table)
+    files = table.files()
+    if not files and checkpoint.batch == NONE_YET:
+        raise EmptyLake(f"the lake {lake.root} is empty; `mqworker pipeline archive --once` fills it")
+    gone = [file for file in files if lake.storage.size(lake.file(file.path)) is None]
+    found = _counted(engine, lake, [file for file in files if file not in gone])
+    blocks = {queue: counts.blocks for queue, counts in found.items()}
     return Verification(
-        rows=sum(row["rows"] for row in found),
-        distinct=sum(row["distinct_rows"] for row in found),
+        rows=sum(counts.rows for counts in found.values()),
+        distinct=sum(counts.distinct for counts in found.values()),
         blocks=sum(blocks.values()),
-        missing_by_queue=missing(blocks, checkpoint.end_of(NONE_YET), checkpoint.end_of(committed)),
-        gone=tuple(gone_batches(lake, checkpoint)),
+        missing_by_queue=missing(blocks, checkpoint.start, checkpoint.end, expired_blocks(table)),
+        gone=tuple(f"the file {file.path}, with {file.rows:,} events, is gone" for file in gone),
         losses=tuple(book_of(lake).all()),
-        dropped_before=dropped_before(lake),
+        dropped_before=checkpoint.dropped_before,
     )
 
 
-def _found(spark: SparkSession, lake: Lake, committed: int) -> list[Row]:
-    """Rows and blocks of each queue, in what was committed."""
-    if next(lake.batches(), None) is None and committed > NONE_YET:
-        return []  # the checkpoint tells what should be there
-    # What was written and not committed yet will be written again: it is neither missing nor too much.
-    rows = read_lake(spark, lake).where(f"int(replace(batch, '{COMPACTED}', '')) <= {committed}")
-    rows.createOrReplaceTempView("archived")
-    return spark.sql(_COUNTS).collect()
+@dataclass(slots=True)
+class _Counts:
+    rows: int = 0
+    distinct: int = 0
+    blocks: int = 0
 
 
-def gone_batches(lake: Lake, checkpoint: Checkpoint) -> Iterator[str]:
-    """Each of the newest committed batches of which a day is neither there nor compacted."""
-    there: dict[str, set[str]] = {}
-    for date, name in lake.batches():
-        there.setdefault(date, set()).add(name)
-    for batch in checkpoint.known_batches():
-        for date, rows in sorted(checkpoint.rows_of(batch).items()):
-            here = there.get(date, set())
-            # A compacted batch has the number of the newest that it replaced.
-            if batch_name(batch) not in here and max(here, default="") < COMPACTED + batch_name(batch):
-                yield f"batch {batch} was committed with {rows:,} events of {date}, and its files are gone"
+def _counted(engine: Engine, lake: Lake, files: Sequence[LakeFile]) -> dict[str, _Counts]:
+    """Rows and blocks of each queue. A block lies in one day: days are added up one by one."""
+    counts: dict[str, _Counts] = {}
+    for some in _some_days(files):
+        said = engine.each(partial(_blocks, lake=lake), some)
+        parts = pa.concat_tables([pa.ipc.open_stream(each).read_all() for each in said])
+        # A block that stands in two files was written twice: the rows of the larger part count as one.
+        blocks = parts.group_by(["queue", "block"]).aggregate([("rows", "sum"), ("distinct", "max")])
+        by_queue = blocks.group_by("queue").aggregate(
+            [("rows_sum", "sum"), ("distinct_max", "sum"), ([], "count_all")]
+        )
+        for row in by_queue.to_pylist():
+            of_queue = counts.setdefault(row["queue"], _Counts())
+            of_queue.rows += row["rows_sum_sum"]
+            of_queue.distinct += row["distinct_max_sum"]
+            of_queue.blocks += row["count_all"]
+    return counts
 
 
-def missing(found: Mapping[str, int], start: Offset, end: Offset) -> dict[str, int]:
+def _some_days(files: Sequence[LakeFile]) -> Iterator[list[LakeFile]]:
+    """Whole days, some files at a time."""
+    held: list[LakeFile] = []
+    for _, of_day in groupby(files, key=lambda file: file.date):
+        held += of_day
+        if len(held) >= _FILES_AT_ONCE:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _blocks(file: LakeFile, *, lake: Lake) -> Iterator[bytes]:
+    """Of each block in a file how many rows, and how many different ones; on an executor."""
+    rows = read_columns(lake, file, _KEY)
+    found = rows.group_by(["queue", "block"], use_threads=False).aggregate(
+        [([], "count_all"), ("seq", "count_distinct")]
+    )
+    yield as_stream(found.rename_columns(["queue", "block", "rows", "distinct"]))
+
+
+def missing(
+    found: Mapping[str, int], start: Offset, end: Offset, expired: Mapping[str, int]
+) -> dict[str, int]:
     """By how many blocks each queue's history in the lake falls short of the checkpoint. Pure."""
-    short = {
-        queue: mark.read - start.get(queue, Mark()).read - found.get(queue, 0) for queue, mark in end.items()
-    } | {queue: -count for queue, count in found.items() if queue not in end}
+    there = {queue: found.get(queue, 0) + expired.get(queue, 0) for queue in {*found, *expired, *end}}
+    short = {queue: mark.read - start.get(queue, Mark()).read - there[queue] for queue, mark in end.items()}
+    short |= {queue: -count for queue, count in there.items() if queue not in end}
     return {queue: count for queue, count in short.items() if count}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -35,6 +33,7 @@ from mqworker.operate.documents import (
 from mqworker.operate.gateway_figures import gateway_views
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import read_job
+from mqworker.operate.lake import search_with_lake
 from mqworker.operate.limits import read_limits
 from mqworker.operate.metrics.scale import ScaleQuestion, read_scale
 from mqworker.operate.metrics.system import outage_families, read_metrics
@@ -42,11 +41,12 @@ from mqworker.operate.metrics.text import CONTENT_TYPE, page
 from mqworker.operate.models import read_models
 from mqworker.operate.picture import Picture
 from mqworker.operate.schedules import read_schedule, read_schedules
-from mqworker.operate.search import MOST_FOUND, search
+from mqworker.operate.search import MOST_FOUND, MOST_LOOKED_AT
 from mqworker.operate.status_document import queue_document
 from mqworker.operate.workflows import read_workflow, read_workflows
 from mqworker.queues.work.accidents import read_accidents
 from mqworker_services.web.access import LOCAL, Identity, demand_search
+from mqworker_services.web.bodies import read_object
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.openapi import openapi_document
 
@@ -95,7 +95,7 @@ class Api:
     def _read_metrics(self) -> list[str]:
         try:
             return read_metrics(self._console.system.store, self._console.settings.namespace)
-        except MqworkerError:  # no server runs here: the site cannot even be opened
+        except MqworkerError:  # no server runs here: the system cannot even be opened
             return list(outage_families())
 
     async def scale(self, request: Request) -> Response:
@@ -140,7 +140,9 @@ class Api:
         demand_search(_identity(request), wanted)
         most = _number(request, "limit", MOST_FOUND)
         cursor = request.query_params.get("cursor")
-        found = await asyncio.to_thread(search, self._console.system, wanted, cursor, most=most)
+        found = await asyncio.to_thread(
+            search_with_lake, self._console.system, wanted, cursor, most=most, budget=MOST_LOOKED_AT
+        )
         return JSONResponse(search_document(found))
 
     async def dead(self, request: Request) -> Response:
@@ -181,7 +183,7 @@ class Api:
         return JSONResponse(asdict(await asyncio.to_thread(read_limits, self._console.system)))
 
     async def models(self, _request: Request) -> Response:
-        """Queues that are no work queues."""
+        """Queues that are not work queues."""
         view = (await self._picture()).view
         return JSONResponse(asdict(await asyncio.to_thread(read_models, self._console.system, view)))
 
@@ -192,8 +194,8 @@ class Api:
 
     async def accidents(self, request: Request) -> Response:
         """Workers that died over what they ran."""
-        site, count = self._console.system, _number(request, "limit", 100)
-        found = await asyncio.to_thread(read_accidents, site.store, site.settings.namespace, count)
+        system, count = self._console.system, _number(request, "limit", 100)
+        found = await asyncio.to_thread(read_accidents, system.store, system.settings.namespace, count)
         return JSONResponse({"accidents": [accident_document(each) for each in found]})
 
     async def tasks(self, _request: Request) -> Response:
@@ -206,7 +208,9 @@ class Api:
         if not identity.may("enqueue"):
             return JSONResponse({"error": f"the role {identity.role.name.lower()} may not do this"}, 403)
         most = self._console.settings.max_message_bytes * 2 + _LONGEST_BODY
-        call = call_of(request.path_params["name"], with_trace(await _json(request, most), request.headers))
+        call = call_of(
+            request.path_params["name"], with_trace(await read_object(request, most), request.headers)
+        )
         job = await asyncio.to_thread(self._console.caller.enqueue, call)
         answer = {"id": job.id, "queue": job.queue, "is_new": job.is_new}
         return JSONResponse(answer, 201 if job.is_new else 200)
@@ -237,23 +241,8 @@ def _identity(request: Request) -> Identity:
     return identity_of(request) or LOCAL  # the guard lets nobody in without one
 
 
-# Any: what JSON can hold.
-async def _json(request: Request, most_bytes: int) -> dict[str, Any]:
-    """The body, whose size is bounded before it is read; what is no object is an empty one."""
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > most_bytes:
-        raise InvalidArgument(f"the body is {length[:20] or '?'} bytes; accepted are up to {most_bytes:,}")
-    if not request.headers.get("content-type", "").startswith("application/json"):
-        raise InvalidArgument("the body has another type; accepted is application/json")
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"the body is no JSON: {error}") from error
-    return body if isinstance(body, dict) else {}
-
-
 async def _asked(request: Request) -> Asked:
-    fields = await _json(request, _LONGEST_BODY)
+    fields = await read_object(request, _LONGEST_BODY)
     action, queue, what = (fields.get(name, "") for name in ("action", "queue", "what"))
     if not all(isinstance(each, str) for each in (action, queue, what)):
         raise InvalidArgument("the body does not fit; accepted are texts: action, queue, what")

@@ -18,11 +18,12 @@ from starlette.routing import Route
 from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.operate.bulk import Bulk, Progress, preview_bulk, run_bulk
 from mqworker.operate.documents import bulk_document, statistics_document, strikes_document
-from mqworker.operate.edit import edit_letter, editable
+from mqworker.operate.edit import edit_letter, editable, rerun, task_of_ended
 from mqworker.operate.figures import read_statistics
 from mqworker.operate.job_filter import duration_ms, parse_filter
 from mqworker.operate.strikes import add_strike, read_strikes, remove_strike
 from mqworker_services.web.access import LOCAL, Identity, demand, demand_search
+from mqworker_services.web.bodies import read_form, read_object
 from mqworker_services.web.console import Console, identity_of
 
 _LONGEST_BODY = 300_000
@@ -71,12 +72,14 @@ class Finding:
             Route("/bulk", self.bulk_page, methods=["GET", "POST"]),
             Route("/bulk/stop", self.stop_page, methods=["POST"]),
             Route("/edit", self.edit_page, methods=["GET", "POST"]),
+            Route("/rerun", self.rerun_page, methods=["GET", "POST"]),
             Route("/strikes", self.strikes_page, methods=["GET", "POST"]),
             Route("/stats", self.stats_page),
             Route("/api/v1/bulk", self.bulks, methods=["GET", "POST"]),
             Route("/api/v1/bulk/preview", self.bulk_preview),
             Route("/api/v1/bulk/stop", self.bulk_stop, methods=["POST"]),
             Route("/api/v1/dead/edit", self.edit, methods=["POST"]),
+            Route("/api/v1/jobs/rerun", self.rerun, methods=["POST"]),
             Route("/api/v1/strikes", self.strikes, methods=["GET", "POST", "DELETE"]),
             Route("/api/v1/stats", self.stats),
         ]
@@ -92,7 +95,7 @@ class Finding:
         """Count what fits, ask, begin; and what was begun here."""
         identity = _identity(request)
         if request.method == "POST":
-            form = await _form(request)
+            form = await read_form(request, _LONGEST_BODY)
             bulk = _bulk(form)
             demand(identity, f"bulk-{bulk.action}")
             await self._begin(bulk, identity)
@@ -108,7 +111,7 @@ class Finding:
 
     async def stop_page(self, request: Request) -> Response:
         """Stop one."""
-        form, identity = await _form(request), _identity(request)
+        form, identity = await read_form(request, _LONGEST_BODY), _identity(request)
         self._stop(str(form.get("id", "")), identity)
         return _back(request, "/bulk")
 
@@ -129,7 +132,7 @@ class Finding:
                 args=texts["args"],
                 kwargs=texts["kwargs"],
             )
-        form = await _form(request)
+        form = await read_form(request, _LONGEST_BODY)
         queue, id_ = str(form.get("queue", "")), str(form.get("id", ""))
         args, kwargs = str(form.get("args", "")), str(form.get("kwargs", ""))
         try:
@@ -149,12 +152,34 @@ class Finding:
             )
         return _back(request, f"/job?{urlencode({'id': id_, 'queue': queue})}", self._console.note(outcome))
 
+    async def rerun_page(self, request: Request) -> Response:
+        """A form for the arguments of a job that ended, for they are not kept; sent, it calls the task."""
+        identity = _identity(request)
+        demand(identity, "rerun")
+        given = await read_form(request, _LONGEST_BODY) if request.method == "POST" else request.query_params
+        queue, id_ = str(given.get("queue", "")), str(given.get("id", ""))
+        texts = {name: str(given.get(name, none)) for name, none in (("args", "[]"), ("kwargs", "{}"))}
+        problem, status = None, 200
+        if request.method == "POST":
+            try:
+                outcome = await asyncio.to_thread(
+                    rerun, self._console.system, id_, queue or None, identity.name, **texts
+                )
+                place = f"/job?{urlencode({'id': id_, 'queue': queue})}"
+                return _back(request, place, self._console.note(outcome))
+            except InvalidArgument as error:
+                problem, status = str(error), 400
+        task = await asyncio.to_thread(task_of_ended, self._console.system, id_, queue or None)
+        return self._console.page(
+            request, "rerun.html", status, problem=problem, queue=queue, id=id_, task=task, **texts
+        )
+
     async def strikes_page(self, request: Request) -> Response:
         """What is skipped now, and a form for more."""
         identity = _identity(request)
         problem, status = None, 200
         if request.method == "POST":
-            form = await _form(request)
+            form = await read_form(request, _LONGEST_BODY)
             demand(identity, "strike")
             try:
                 outcome = await asyncio.to_thread(self._strike, form, identity)
@@ -180,7 +205,7 @@ class Finding:
         """What was begun here; or begin one."""
         if request.method == "GET":
             return JSONResponse({"bulks": [each.document() for each in reversed(self._bulks.values())]})
-        fields, identity = await _fields(request), _identity(request)
+        fields, identity = await read_object(request, _LONGEST_BODY), _identity(request)
         bulk = Bulk(
             _text(fields, "action"),
             _text(fields, "words"),
@@ -199,12 +224,12 @@ class Finding:
 
     async def bulk_stop(self, request: Request) -> Response:
         """Stop one."""
-        running = self._stop(_text(await _fields(request), "id"), _identity(request))
+        running = self._stop(_text(await read_object(request, _LONGEST_BODY), "id"), _identity(request))
         return JSONResponse(running.document())
 
     async def edit(self, request: Request) -> Response:
         """Replace the arguments of a dead letter."""
-        fields, identity = await _fields(request), _identity(request)
+        fields, identity = await read_object(request, _LONGEST_BODY), _identity(request)
         demand(identity, "edit")
         texts = {name: json.dumps(fields[name]) for name in ("args", "kwargs") if name in fields}
         outcome = await asyncio.to_thread(
@@ -217,12 +242,31 @@ class Finding:
         )
         return JSONResponse({"outcome": outcome})
 
+    async def rerun(self, request: Request) -> Response:
+        """Run a job again that has ended; one that is not dead, with arguments."""
+        identity = _identity(request)
+        demand(identity, "rerun")
+        fields = await read_object(request, _LONGEST_BODY)
+        texts = {
+            name: None if name not in fields else json.dumps(fields[name]) for name in ("args", "kwargs")
+        }
+        outcome = await asyncio.to_thread(
+            rerun,
+            self._console.system,
+            _text(fields, "id"),
+            _text(fields, "queue") or None,
+            identity.name,
+            args=texts["args"],
+            kwargs=texts["kwargs"],
+        )
+        return JSONResponse({"outcome": outcome})
+
     async def strikes(self, request: Request) -> Response:
         """What is skipped now; skip more, or less."""
         identity = _identity(request)
         if request.method == "GET":
             return JSONResponse(strikes_document(await asyncio.to_thread(read_strikes, self._console.system)))
-        fields = await _fields(request)
+        fields = await read_object(request, _LONGEST_BODY)
         demand(identity, "strike")
         if request.method == "DELETE":
             gone = await asyncio.to_thread(
@@ -256,12 +300,12 @@ class Finding:
     # What both do
 
     def _strike(self, form: FormData, identity: Identity) -> str:
-        site = self._console.system
+        system = self._console.system
         if remove := str(form.get("remove", "")):
-            return f"strike {remove_strike(site, identity.name, remove).id} is removed"
+            return f"strike {remove_strike(system, identity.name, remove).id} is removed"
         where = str(form.get("where", "")).split()
         task, until, reason = (str(form.get(name, "")).strip() for name in ("task", "until", "reason"))
-        made = add_strike(site, identity.name, task=task, where=where, until=until, reason=reason)
+        made = add_strike(system, identity.name, task=task, where=where, until=until, reason=reason)
         return f"strike {made.id} is in force: {made.told}"
 
     async def _begin(self, bulk: Bulk, identity: Identity) -> Running:
@@ -315,30 +359,6 @@ def _rate(values: FormData | QueryParams) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         raise InvalidArgument(f"rate is {text[:60]!r}; accepted is a whole number of jobs in a second")
     return int(text[:9])
-
-
-async def _form(request: Request) -> FormData:
-    _check_length(request)
-    return await request.form(max_files=0, max_fields=10)
-
-
-async def _fields(request: Request) -> dict[str, Any]:  # Any: what JSON can hold
-    _check_length(request)
-    if not request.headers.get("content-type", "").startswith("application/json"):
-        raise InvalidArgument("the body has another type; accepted is application/json")
-    try:
-        body = json.loads(await request.body())
-    except ValueError as error:
-        raise InvalidArgument(f"the body is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise InvalidArgument("the body is no JSON object")
-    return body
-
-
-def _check_length(request: Request) -> None:
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > _LONGEST_BODY:
-        raise InvalidArgument(f"the body is {length[:20] or '?'} bytes; accepted are up to {_LONGEST_BODY:,}")
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

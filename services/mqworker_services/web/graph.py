@@ -18,7 +18,10 @@ _COLUMN_GAP, _ROW_GAP, _MARGIN = 52, 14, 10
 MOST_ALONE = 6
 """More members than that, alike, are drawn as one box."""
 MOST_BOXES = 300
-_ORDER = ("succeeded", "running", "failed", "cancelled", "expired", "waiting", "delayed", "planned", "never")
+_ORDER = (
+    *("succeeded", "running", "failed", "cancelled", "expired"),
+    *("waiting", "delayed", "limited", "planned", "never"),
+)
 
 
 @dataclass(frozen=True, slots=True)

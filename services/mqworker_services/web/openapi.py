@@ -56,7 +56,7 @@ _READS: dict[str, tuple[str, list[tuple[str, str, bool]]]] = {
     "/api/v1/workflows": ("The newest workflows that are still kept.", []),
     "/api/v1/workflow": ("One workflow with its members.", [("id", "Id of the workflow.", True)]),
     "/api/v1/limits": ("Rate limits and the shares of tenants.", []),
-    "/api/v1/models": ("Queues that are no work queues, in the words of their models.", []),
+    "/api/v1/models": ("Queues that are not work queues, in the words of their models.", []),
     "/api/v1/gateways": ("The gateways of all nodes.", []),
     "/api/v1/accidents": (
         "Workers that died over what they ran, the newest first.",
@@ -80,6 +80,11 @@ _WRITES: dict[str, tuple[str, Document, list[str]]] = {
         "Give a dead letter other arguments; it stays dead.",
         {"queue": _TEXT, "id": _TEXT, "args": {"type": "array"}, "kwargs": {"type": "object"}},
         ["queue", "id"],
+    ),
+    "post /api/v1/jobs/rerun": (
+        "Run a job again that has ended: a dead one as it is; another, whose arguments are gone, with these.",
+        {"queue": _TEXT, "id": _TEXT, "args": {"type": "array"}, "kwargs": {"type": "object"}},
+        ["id"],
     ),
     "post /api/v1/strikes": (
         "Skip calls of a task, with certain arguments or tags, for a while.",

@@ -20,10 +20,12 @@ from mqworker.operate.body import masked_arguments
 from mqworker.operate.causes import read_causes
 from mqworker.operate.job_filter import parse_filter
 from mqworker.operate.job_view import ROUTE, read_job
-from mqworker.operate.search import SearchSlice, search
+from mqworker.operate.lake import search_with_lake
+from mqworker.operate.search import MOST_LOOKED_AT, SearchSlice
 from mqworker.operate.system import close_names
 from mqworker.operate.workflows import find_workflow
 from mqworker_services.web.access import COOKIE, Identity, demand_search
+from mqworker_services.web.bodies import read_form
 from mqworker_services.web.console import Console, identity_of
 from mqworker_services.web.hub import Topic
 from mqworker_services.web.timeline import timeline_of
@@ -99,7 +101,9 @@ class Pages:
         try:
             wanted = parse_filter(words)
             demand_search(_somebody(request), wanted)
-            found = await asyncio.to_thread(search, self._console.system, wanted, cursor)
+            found = await asyncio.to_thread(
+                search_with_lake, self._console.system, wanted, cursor, budget=MOST_LOOKED_AT
+            )
         except (InvalidArgument, UnknownQueue) as error:
             problem = str(error)
         return self._console.page(
@@ -132,7 +136,7 @@ class Pages:
 
     async def act(self, request: Request) -> Response:
         """Do it, write it down, and go back."""
-        form = await _form(request)
+        form = await read_form(request, _LONGEST_FORM)
         asked, identity = _asked(form), _somebody(request)
         root, back = request.scope.get("root_path", ""), _local(str(form.get("back", "")))
         if not identity.may(asked.action):
@@ -169,7 +173,7 @@ class Pages:
         if access.is_throttled(now_s):
             problem = "too many wrong tokens; try again in a minute"
             return self._console.page(request, "login.html", 429, problem=problem, back=back)
-        form = await _form(request)
+        form = await read_form(request, _LONGEST_FORM)
         session = access.log_in(str(form.get("token", "")).strip(), now_s)
         if session is None:
             return self._console.page(
@@ -202,14 +206,6 @@ def _somebody(request: Request) -> Identity:
 def _asked(values: FormData | QueryParams) -> Asked:
     get = values.get
     return Asked(str(get("action", "")), str(get("queue", "")), str(get("what", "")))
-
-
-async def _form(request: Request) -> FormData:
-    """The form, whose size is bounded before it is read."""
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > _LONGEST_FORM:
-        raise InvalidArgument(f"the form is {length[:20] or '?'} bytes; accepted are up to {_LONGEST_FORM:,}")
-    return await request.form(max_files=0, max_fields=10)
 
 
 def _local(back: str) -> str:

@@ -85,8 +85,8 @@ class SystemPages:
 
     async def accidents(self, request: Request) -> Response:
         """Workers that died over what they ran."""
-        site = self._console.system
-        found = await asyncio.to_thread(read_accidents, site.store, site.settings.namespace)
+        system = self._console.system
+        found = await asyncio.to_thread(read_accidents, system.store, system.settings.namespace)
         return self._console.page(request, "accidents.html", found=found)
 
     async def _view(self) -> SystemView:

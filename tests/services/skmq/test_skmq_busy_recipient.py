@@ -53,6 +53,9 @@ class OneAfterAnother:
             if not data:
                 return
             text += data
+        if text.startswith(b"ping"):
+            connection.sendall(b"pong" + END)
+            return
         message = fields_of(text.partition(END)[0])["msgid"]
         time.sleep(WORK_S)
         self.seen[message] += 1

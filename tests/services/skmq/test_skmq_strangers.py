@@ -106,7 +106,7 @@ def test_five_hundred_slow_strangers_hold_up_nobody(connect: Connect, honest: Pl
 
 def test_the_token_is_shown_first_in_time_and_exactly(server: RealServer) -> None:
     with SkmqNode(server.url, namespace="tokens", token="secret") as node:  # noqa: S106 - of this test
-        for wrong in ("", "Secret", "secret ", "x" * 1_000_000):
+        for wrong in ("", "Secret", "secret ", "x" * 10_000):
             with Plain(node.address) as guesser:
                 assert guesser.ask(type="auth", content=wrong) == NO_TOKEN
                 assert guesser.read() == b""

@@ -11,12 +11,12 @@ from starlette.testclient import TestClient
 from mqworker.model.envelope import encode_call
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.settlement import Bury, Failure
-from mqworker.operate.system import System, opened
-from mqworker.settings import Settings
+from mqworker.operate.system import System
 from mqworker_services.web.access import read_tokens
 from mqworker_services.web.asgi import console
 from tests.support.messages import a_message
 from tests.support.real_server import RealServer
+from tests.support.systems import empty_system
 
 Open = Callable[..., TestClient]
 TOKENS = {role: f"{role}-token-0123456789" for role in ("view", "operate", "admin")}
@@ -30,9 +30,7 @@ def web_server() -> Iterator[RealServer]:
 
 @pytest.fixture
 def system(web_server: RealServer) -> Iterator[System]:
-    with web_server.client() as client:
-        client.flushall()
-    with opened(Settings(redis_url=web_server.url), client_name="mqw-test", retry_for_ms=0) as found:
+    with empty_system(web_server) as found:
         yield found
 
 

@@ -167,6 +167,7 @@ def test_statistics_are_shown_by_task(page: TestClient, system: System) -> None:
 
     assert (row["runs"], row["failed"]) == (5, 5)
     assert "shop.charge" in shown
+    assert "Tasks, the last 15 minutes" in page.get("/").text
     assert page.get("/stats", params={"last": "9d"}).status_code == 400
     assert page.get("/stats", params={"last": HOSTILE}).status_code == 400
 

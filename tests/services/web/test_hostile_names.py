@@ -75,7 +75,7 @@ def test_what_was_planted_is_really_shown(
     _plant_schedule(app, web_server, name)
     _plant_rest(system, dead, name)
 
-    # Tenants are not: what is no plain name is stored as its hash.
+    # Tenants are not: what is not a plain name is stored as its hash.
     for path in ("/accidents", "/strikes", f"/job?id={dead}"):
         assert "a&lt;b&gt;c" in page.get(path).text, path
     assert page.get(f"/workflow?id={flow}").status_code == 200

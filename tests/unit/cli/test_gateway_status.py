@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mqworker.actors.gateway.loop import GatewayPace
-from mqworker.cli.status.gateway_lines import gateway_lines
+from mqworker.cli.status.screen import gateway_lines
 from mqworker.model.view import ChildView
 from mqworker.operate.gateway_figures import gateway_documents
 

@@ -133,8 +133,14 @@ def _deep(levels: int) -> object:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (object(), r"argument 'user' of shop.send: a object cannot be sent; accepted are None, bool, "),
-        ({"a": [1, print]}, r"argument 'user' of shop.send\['a'\]\[1\]: a builtin_function_or_method cannot"),
+        (
+            object(),
+            r"argument 'user' of shop.send: type object cannot be sent; accepted are None, bool, ",
+        ),
+        (
+            {"a": [1, print]},
+            r"argument 'user' of shop.send\['a'\]\[1\]: type builtin_function_or_method cannot",
+        ),
         (_cycle(), r"contains itself, a cyclic value cannot be sent"),
         (_deep(40), r"nested more than 32 deep"),
         (2**64, r"an int beyond 64 bits"),
@@ -142,7 +148,7 @@ def _deep(levels: int) -> object:
         ([1.5, float("-inf")], r"\[1\]: -inf cannot be sent"),
         ("\ud800", r"half a character pair"),
         (list(range(MOST_NODES)), r"more than 10,000 values"),
-        (User, r"a type cannot be sent"),
+        (User, r"type type cannot be sent"),
     ],
 )
 def test_what_cannot_be_sent_is_named_with_its_argument(value: object, words: str) -> None:
@@ -194,14 +200,14 @@ HOSTILE = {
     "a map with a list for a key": b"\x92\x91\x81\x90\x01\x80",
     "a keyword that is a number": b"\x92\x90\x81\x01\x01",
     "a keyword twice": b"\x92\x90\x82\xa1a\x01\xa1a\x02",
-    "text that is no UTF-8": b"\x92\x91\xa2\xff\xfe\x80",
+    "text that is not UTF-8": b"\x92\x91\xa2\xff\xfe\x80",
     "not a number": b"\x92\x91\xcb" + struct.pack(">d", float("nan")) + b"\x80",
     "an infinite number": b"\x92\x91\xcb" + struct.pack(">d", float("inf")) + b"\x80",
     "a reserved byte": b"\x92\x91\xc1\x80",
     "pickled code": b"cos\nsystem\n(S'touch /tmp/canary'\ntR.",
     "JSON": b'{"task": "a"}',
     "an unknown option": b"\x93\x90\x80\x81\xa1x\x01",
-    "headers that are no map": b"\x93\x90\x80\x81\xa7headers\x01",
+    "headers that are not a map": b"\x93\x90\x80\x81\xa7headers\x01",
     "a negative time-out": b"\x93\x90\x80\x81\xaatimeout_ms\xff",
     "too many values": b"\x92" + msgpack.packb([[0] * MOST_NODES]) + b"\x80",
     "too many empty lists": b"\x92" + msgpack.packb([[[]] * MOST_NODES]) + b"\x80",

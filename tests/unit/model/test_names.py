@@ -36,7 +36,7 @@ NO_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("check", [queue_name, task_name, consumer_name])
+@pytest.mark.parametrize("check", [task_name, consumer_name])  # those of queues: test_queue_names.py
 @pytest.mark.parametrize("value", [*NO_NAMES, None, 1, b"bytes", ["list"], True])
 def test_what_is_no_name_is_refused(check: type, value: object) -> None:
     with pytest.raises(InvalidArgument):

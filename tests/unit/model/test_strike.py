@@ -1,4 +1,4 @@
-"""A strike skips what it says and nothing else; what somebody else wrote is no strike."""
+"""A strike skips what it says and nothing else; what somebody else wrote is not a strike."""
 
 from __future__ import annotations
 

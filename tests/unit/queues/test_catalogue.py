@@ -64,7 +64,7 @@ def test_a_password_in_the_url_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "model"), [("QUEUES", Rsmq()), ("a.b", Rsmq()), ("Orders", Gq(url=SQL)), ("a b", Gq())]
+    ("name", "model"), [("QUEUES", Rsmq()), ("a.b", Rsmq()), ("Orders", Gq(url=SQL)), ("a\nb", Gq())]
 )
 def test_a_name_that_the_model_does_not_take_is_refused(name: str, model: Model) -> None:
     app = App()

@@ -12,6 +12,7 @@ from mqworker.model.names import MessageId
 from mqworker.queues.skmq.names import TO_ONE
 from mqworker_services.gateways.skmq.connection import Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
+from mqworker_services.gateways.skmq.greetings import Greetings
 from mqworker_services.gateways.skmq.options import SkmqOptions
 from mqworker_services.gateways.skmq.replies import ACK, ERROR, Answer
 from mqworker_services.gateways.skmq.requests import Feedback, MessageFeedback
@@ -58,7 +59,7 @@ class Work:
 class Speaker:
     """A connection that somebody else opened."""
 
-    host, push = "127.0.0.1", None
+    host, push, user = "127.0.0.1", None, None
 
 
 class Outwards(asyncio.Protocol):
@@ -95,8 +96,13 @@ class Stage:
         self.node, self.work = ScriptedNode(*outcomes), Work()
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         log = get_logger(actor="test")
+        options = SkmqOptions(greeting="no")
         self.deliveries = Deliveries(
-            cast("NodeClient", self.node), SkmqOptions(), log, lambda _: cast("Connection", self.outwards)
+            cast("NodeClient", self.node),
+            options,
+            log,
+            Greetings(options),
+            lambda _: cast("Connection", self.outwards),
         )
         self.deliveries.take_from(cast("WorkSource", self.work))
 

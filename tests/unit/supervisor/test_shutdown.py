@@ -52,10 +52,34 @@ def test_busy_workers_are_killed_in_time_for_the_dispatcher_to_release_what_they
     assert shutdown.orders(children, 3_500) == [KillChild("dispatcher", "did not end in time")]
 
 
+def test_however_late_it_is_the_dispatcher_has_time_to_hear_of_the_workers_that_were_killed() -> None:
+    shutdown, children = Shutdown(0, TOTAL_MS, 0), _children()
+    shutdown.orders(children, 0)
+
+    late_ms = 9_000  # the supervisor had no CPU since
+    assert shutdown.orders(children, late_ms) == [
+        KillChild("worker:0", "drain"),
+        KillChild("worker:1", "drain"),
+    ]
+    _end(children, "worker:0", "worker:1")
+    assert shutdown.orders(children, late_ms + 249) == []
+    assert shutdown.orders(children, late_ms + 250) == [KillChild("dispatcher", "did not end in time")]
+
+
+def test_however_late_it_is_nobody_is_killed_who_was_not_told_before() -> None:
+    shutdown, children = Shutdown(0, TOTAL_MS, 0), _children()
+    _end(children, "dispatcher", "worker:0", "worker:1")
+
+    late_ms = 9_000
+    assert {type(order) for order in shutdown.orders(children, late_ms)} == {TellToDrain}
+    assert shutdown.orders(children, late_ms + 249) == []
+    assert {type(order) for order in shutdown.orders(children, late_ms + 250)} == {KillChild}
+
+
 def test_nobody_outlives_the_whole_time_but_the_server() -> None:
     shutdown, children = Shutdown(0, TOTAL_MS, 0), _children()
     _end(children, "dispatcher", "worker:0", "worker:1")
-    shutdown.orders(children, 3_900)
+    shutdown.orders(children, 3_750)
 
     assert {order.name for order in shutdown.orders(children, TOTAL_MS)} == {"broker", "heartbeat_reaper"}
 

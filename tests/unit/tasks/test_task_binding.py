@@ -128,7 +128,7 @@ def test_a_key_that_names_no_parameter_is_refused_when_the_task_is_defined() -> 
 @pytest.mark.parametrize(
     "option",
     [
-        {"queue": "a b"},
+        {"queue": "a\nb"},
         {"retry": -1},
         {"timeout": 0},
         {"timeout": float("nan")},

@@ -18,7 +18,7 @@ from mqworker.model.settlement import Ack, Failure, Release, RetryAt, Run
 from mqworker.model.telemetry import BATCH, BOUNDS_S, RUN, RUN_TIMES, RunTimes
 from mqworker.model.trace_context import Sampling, TraceContext, context_in
 from mqworker.tasks.context import trace_facts
-from mqworker.tasks.tracing.application_spans import activate
+from mqworker.tasks.tracing.application_spans import activation
 from mqworker.tasks.tracing.runs import RunTracer
 from mqworker.tasks.tracing.sending import SendTracer
 
@@ -31,7 +31,7 @@ def a_delivery(fence: int = 7, body: bytes = b"\x92\x90\x80") -> Delivery:
 
 
 def a_tracer(share: float = 1.0) -> RunTracer:
-    return RunTracer(Sampling(share), "link", worker="worker:0", node="node-1", activate=activate)
+    return RunTracer(Sampling(share), "link", worker="worker:0", node="node-1", activate=activation())
 
 
 def test_while_it_is_off_opentelemetry_need_not_be_there_and_while_it_is_on_the_extra_is_named() -> None:
@@ -92,14 +92,14 @@ def test_a_run_that_is_recorded_goes_along_with_the_report_on_it_once() -> None:
     facts = trace_facts()
     ack = Ack(delivery, run=Run("worker:0", "node-1", 0, run_ms=3.0))
     tracer.end(delivery, "mail", ack)
-    other = tracer.take("mail", [Release(a_delivery(8))])
-    first, times, span = tracer.take("mail", [ack])
+    other = tracer.take("mail", [Release(a_delivery(8))], {})
+    first, times, span = tracer.take("mail", [ack], {ack.delivery.task: [3.0]})
 
     assert set(facts) == {"trace_id", "span_id"}
     assert trace_facts() == {}
     assert other == []
     assert (first[0], times[0], span[0]) == (BATCH, RUN_TIMES, RUN)
-    assert not any(entry[0] == RUN for entry in tracer.take("mail", [ack]))
+    assert not any(entry[0] == RUN for entry in tracer.take("mail", [ack], {ack.delivery.task: [3.0]}))
 
 
 def test_a_run_that_is_stopped_ends_as_released_and_one_that_is_not_recorded_leaves_nothing() -> None:
@@ -110,7 +110,7 @@ def test_a_run_that_is_stopped_ends_as_released_and_one_that_is_not_recorded_lea
     tracer.begin(a_delivery(8), "mail", {}, None)
     tracer.end(a_delivery(8), "mail", None)
 
-    _, span = tracer.take("mail", [Release(delivery), Release(a_delivery(8))])
+    _, span = tracer.take("mail", [Release(delivery), Release(a_delivery(8))], {})
     assert (span[0], span[4], span[11]) == (RUN, 7, "released")
 
 
@@ -119,7 +119,8 @@ def test_run_times_are_counted_by_task_and_error_and_add_up() -> None:
     slow = Run("worker:0", "node-1", 0, run_ms=20_000.0)
     failed = RetryAt(a_delivery(9), failure=Failure("ValueError"), run=run)
 
-    entries = tracer.take("mail", [Ack(a_delivery(), run=run), Ack(a_delivery(8), run=slow), failed])
+    settlements = [Ack(a_delivery(), run=run), Ack(a_delivery(8), run=slow), failed]
+    entries = tracer.take("mail", settlements, {failed.delivery.task: [3.0, 20_000.0, 3.0]})
     sums = RunTimes()
     for _ in range(2):
         for _, kind, counts, total_s in entries[1:]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,30 @@ def test_each_wrong_call_is_rejected_and_nothing_else(report: str) -> None:
     rejected = {int(found) for found in re.findall(r"wrong_calls\.py:(\d+):\d+: error", report)}
 
     assert rejected == wrong
+
+
+@pytest.fixture(scope="module")
+def other_report() -> dict[str, set[int]]:
+    """What pyright says: the lines it rejects, by file."""
+    program = Path(sys.executable).with_name("basedpyright")
+    if not program.exists():
+        pytest.skip("basedpyright is a tool of development")
+    answer = subprocess.run(
+        [program, "--project", str(FOLDER / "pyrightconfig.json"), "--outputjson"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=FOLDER,
+    )
+    found = json.loads(answer.stdout)["generalDiagnostics"]
+    rejected: dict[str, set[int]] = {"right_calls.py": set(), "wrong_calls.py": set()}
+    for each in found:
+        rejected[Path(each["file"]).name].add(each["range"]["start"]["line"] + 1)
+    return rejected
+
+
+def test_pyright_accepts_and_rejects_the_same(other_report: dict[str, set[int]]) -> None:
+    lines = (FOLDER / "wrong_calls.py").read_text().splitlines()
+    wrong = {number for number, line in enumerate(lines, start=1) if "# wrong" in line}
+
+    assert other_report == {"right_calls.py": set(), "wrong_calls.py": wrong}

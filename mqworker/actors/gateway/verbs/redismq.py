@@ -46,11 +46,13 @@ class _Verbs:
         self._queues = queues
 
     def push(self, queue: str, elements: Sequence[bytes]) -> Procedure[Any]:
+        yield from self._queues.admit(queue)
         ids = yield from self._queues[queue].push(elements)
         return ids
 
     def push_together(self, calls: Sequence[Arguments]) -> Procedure[list[Any]]:
         _refuse_empty(calls)
+        yield from self._queues.admit(calls[0][0])
         elements = [element for _, some in calls for element in some]
         ids = iter((yield from self._queues[calls[0][0]].push(elements)))
         return [list(islice(ids, len(some))) for _, some in calls]

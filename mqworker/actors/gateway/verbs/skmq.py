@@ -17,7 +17,7 @@ from typing import Any
 from mqworker.actors.gateway.queues import GatewayQueues
 from mqworker.actors.gateway.verbs.skmq_feedback import FeedbackVerb
 from mqworker.actors.gateway.verbs.verb import LARGEST_GROUP, Arguments, Verb
-from mqworker.errors import MqworkerError
+from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import ConsumerName, MessageId, QueueName, TaskName
 from mqworker.queues.skmq.calls import Addressee, IndexEntry, SkmqCalls, guard_of_copy, guard_of_message
@@ -59,6 +59,7 @@ class _Verbs:
     def send_together(self, calls: Sequence[Arguments]) -> Procedure[list[str]]:
         """Reserve the msgids, look at those that are taken, and store the rest."""
         queue = QueueName(calls[0][0])
+        yield from self._queues.admit(queue)
         first_by_msgid: dict[str, Arguments] = {}
         for call in calls:
             first_by_msgid.setdefault(call[1], call)
@@ -126,9 +127,12 @@ class _Verbs:
     def forget(self, entries: Sequence[tuple[str, str]]) -> Procedure[None]:
         yield self._calls.forget(entries)
 
-    def register(self, queue: str, key: str, entry: str) -> Procedure[None]:
-        """Let a recipient take part at this queue, and at no other."""
-        old: QueueName | None = yield self._calls.move(key, QueueName(queue))
+    def register(self, queue: str, key: str, entry: str, must_stay: object = None) -> Procedure[None]:
+        """Let a recipient take part at this queue, and at no other; `must_stay`: not if it is at another."""
+        yield from self._queues.admit(queue)
+        old: QueueName | None = yield self._calls.move(key, QueueName(queue), must_stay=bool(must_stay))
+        if old is not None and must_stay:
+            raise InvalidArgument("id is that of a recipient of another app; accepted is one of its own")
         if old is not None:
             yield self._calls.of_queue(old).leave(key)
         yield self._calls.of_queue(QueueName(queue)).register(key, entry)

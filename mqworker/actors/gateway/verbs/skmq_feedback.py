@@ -1,8 +1,9 @@
 """What a consumer says of a message that its gateway does not hold: another node does, or nobody. Pure.
 
-    skmq_feedback(feedback, msgid, (key, host), (retry_times, retry_delay_ms), asker)
+    skmq_feedback(feedback, msgid, (key, host, apps), (retry_times, retry_delay_ms), asker)
                                                                             "known", "unknown", "missed"
 
+`apps` are patterns of the apps whose messages the speaker may consume, None for all: of others it knows none.
 The message is found by the index and settled under the fence of whoever holds it; that one's own settlement
 comes too late then and is refused, as it should be. One that waits for its next attempt is taken out of the
 line by an ack; for a rejection it waits already. "missed" is a word that could not be carried out, and the
@@ -14,10 +15,12 @@ told `ack`. Of the asker, a consumer's name, that can be made sure: what it hold
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mqworker.actors.gateway.queues import GatewayQueues
 from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
+from mqworker.model.gateway_users import matches
 from mqworker.model.names import ConsumerName, MessageId
 from mqworker.model.record import decode_record
 from mqworker.model.settlement import Settlement
@@ -29,7 +32,7 @@ from mqworker.queues.skmq.calls import (
     guard_of_copy,
     guard_of_message,
 )
-from mqworker.queues.skmq.names import copy_field, is_topic
+from mqworker.queues.skmq.names import app_of_queue, copy_field, is_topic
 from mqworker.queues.skmq.settlement import ACK, ARRIVED, REJECT, RetryRules, settlement_of
 from mqworker.store.procedure import Procedure
 
@@ -47,12 +50,13 @@ class FeedbackVerb:
         self._calls = calls
 
     def begin(
-        self, feedback: str, msgid: str, speaker: Sequence[str], rules: Sequence[int], asker: str
+        self, feedback: str, msgid: str, speaker: Sequence[Any], rules: Sequence[int], asker: str
     ) -> Procedure[str]:
         """Look for the message, or for the copy of a topic that the speaker got; carry the feedback out."""
+        key, host, apps = speaker
         for _ in range(_TRIES):
-            field, entry = yield from self._find(msgid, *speaker)
-            if entry is None:
+            field, entry = yield from self._find(msgid, key, host)
+            if entry is None or not (apps is None or matches(tuple(apps), app_of_queue(entry.queue))):
                 return UNKNOWN
             if feedback == ARRIVED or is_topic(entry.id):
                 return KNOWN

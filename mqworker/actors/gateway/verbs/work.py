@@ -47,11 +47,13 @@ class _Verbs:
 
     def enqueue(self, queue: str, message: Mapping[str, Any]) -> Procedure[Any]:
         """Store one message; (id, whether it is new). See `_ACCEPTED` for what a message may have."""
+        yield from self._queues.admit(queue)
         (enqueued,) = yield from self._queues[queue].enqueue([_message(message)])
         return enqueued.id, enqueued.is_new
 
     def enqueue_together(self, calls: Sequence[Arguments]) -> Procedure[list[Any]]:
         messages = [_message(message) for _, message in calls]
+        yield from self._queues.admit(calls[0][0])
         enqueued = yield from self._queues[calls[0][0]].enqueue(messages)
         return [(each.id, each.is_new) for each in enqueued]
 

@@ -14,31 +14,19 @@
 -- @include queue
 -- @include consumers
 -- @include end
+-- @include reclaim
 
 local dead_after_ms, fate, guarantee, max_retries = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local retain_ms, retain_count = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local function reclaim_from(consumer)
-  for _, entry in ipairs(redis.call('ZRANGE', owned, '[' .. consumer .. '.', '(' .. consumer .. '/', 'BYLEX')) do
-    local record = read_record(string.match(entry, ' (%d+)$'))
-    if not record then
-      redis.call('ZREM', owned, entry)
-    elseif has_tries_left(record, max_retries) then
-      queue_again(record)
-      record.claim = '0' -- a late result of the dead one is lost
-      write_record(record)
-    else
-      finish(record, 'failed', 'retries')
-    end
-  end
+-- The clock was set back: a beat of the time before must not keep the dead alive for as long.
+for _, consumer in ipairs(redis.call('ZRANGE', beats, '(' .. digits(now_ms), '+inf', 'BYSCORE')) do
+  redis.call('ZADD', beats, 'XX', digits(now_ms), consumer)
 end
-
 local pruned = redis.call('ZRANGE', beats, '-inf', digits(now_ms - dead_after_ms), 'BYSCORE')
 for _, consumer in ipairs(pruned) do
-  if fate == 'reclaim' then reclaim_from(consumer) end
-  redis.call('ZREM', births, consumer)
-  redis.call('ZREM', beats, consumer)
-  redis.call('HDEL', meta, 'claim:' .. consumer)
+  if fate == 'reclaim' then reclaim_from(consumer, max_retries) end
+  delete_consumer(consumer)
 end
 if guarantee == 'at_most_once' then fail_expired() end
 purge_done(retain_ms, retain_count)

@@ -19,6 +19,7 @@ from mqworker.queues.gq.database import GqNotRegistered, GqOutgoing
 from mqworker.queues.gq.rules import (
     GqClaim,
     GqConsumerRecord,
+    GqHeld,
     GqLiveness,
     GqMessage,
     GqRecord,
@@ -124,6 +125,14 @@ class GqSql:
         """Take those that nobody took meanwhile."""
         return transact(self._engine, self._claim, claim, ids, liveness, terms)
 
+    def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
+        """Take over what others hold whose names begin alike; which of it."""
+        return transact(self._engine, self._adopt, claim, family, held, liveness)
+
+    def retire(self, consumer: str, terms: GqTerms) -> None:
+        """Delete the record of a consumer whose process ended."""
+        transact(self._engine, self._retire, consumer, terms)
+
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
         """Write results; the ids of messages that were lost to somebody else."""
         return transact(self._engine, self._settle, results, terms)
@@ -159,6 +168,10 @@ class GqSql:
     def _prune(self, connection: Connection, liveness: GqLiveness, terms: GqTerms) -> list[str]:
         table = self._tables.consumers
         now_ms = read_now_ms(connection, self._now)
+        # The clock was set back: a beat of the time before must not keep the dead alive for as long.
+        is_ahead = table.c.last_beat_at_ms > now_ms
+        if connection.execute(select(table.c.uuid).where(is_ahead)).first() is not None:
+            connection.execute(update(table).where(is_ahead).values(last_beat_at_ms=now_ms))
         is_dead = table.c.last_beat_at_ms <= now_ms - liveness.dead_after_ms
         # Locked: two that prune at once must not both reclaim, nor delete one that beats meanwhile.
         dead = list(connection.execute(select(table.c.uuid).where(is_dead).with_for_update()).scalars())
@@ -206,6 +219,26 @@ class GqSql:
         now_ms = read_now_ms(connection, self._now)
         self._view_at(connection, claim.consumer, liveness, now_ms)
         return self._messages.take(connection, claim, ids, terms, now_ms)
+
+    def _adopt(
+        self,
+        connection: Connection,
+        claim: GqClaim,
+        family: str,
+        held: Sequence[GqHeld],
+        liveness: GqLiveness,
+    ) -> list[int]:
+        self._view_at(connection, claim.consumer, liveness, read_now_ms(connection, self._now))
+        births = [each.uuid for each in self._consumers(connection)]
+        younger = births[births.index(claim.consumer) + 1 :]
+        return self._messages.adopt(connection, claim, family, held, younger)
+
+    def _retire(self, connection: Connection, consumer: str, terms: GqTerms) -> None:
+        table = self._tables.consumers
+        connection.execute(delete(table).where(table.c.uuid == consumer))
+        if terms.reclaim_dead:
+            now_ms = read_now_ms(connection, self._now)
+            self._messages.reclaim_from(connection, [consumer], terms, now_ms)
 
     def _settle(self, connection: Connection, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
         return self._messages.settle(connection, results, terms, read_now_ms(connection, self._now))

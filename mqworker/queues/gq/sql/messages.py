@@ -22,8 +22,10 @@ from sqlalchemy import (
 )
 
 from mqworker.queues.gq.rules import (
+    DELIVERIES_TOLD_APART,
     SHORTEST_LEASE_MS,
     GqClaim,
+    GqHeld,
     GqMessage,
     GqRecord,
     GqResult,
@@ -96,6 +98,40 @@ class GqSqlMessages:
         columns = self._table.c
         held = select(self._table).where(columns.status == GqStatus.CONSUMED, *self._is_of(claim))
         return [_message(row, claim) for row in connection.execute(held.order_by(columns.id))]
+
+    def adopt(
+        self,
+        connection: Connection,
+        claim: GqClaim,
+        family: str,
+        held: Sequence[GqHeld],
+        younger: Sequence[str],
+    ) -> list[int]:
+        """Make the consumer's what others hold whose names begin alike; the ids of what it has of it now.
+
+        Only from older ones, and its own only from an older claim: this call may come late, after those that
+        followed it.
+        """
+        columns = self._table.c
+        ids_by_delivery: dict[int, list[int]] = defaultdict(list)
+        for each in held:
+            ids_by_delivery[each.delivery].append(each.id)
+        adopted: list[int] = []
+        for delivery, ids in ids_by_delivery.items():
+            this = and_(
+                columns.id.in_(ids), columns.attempts % DELIVERIES_TOLD_APART == delivery, self._is_open()
+            )
+            of_family = and_(
+                columns.consumer.startswith(family, autoescape=True),
+                columns.consumer.not_in(younger),
+                or_(columns.consumer != claim.consumer, columns.claim < claim.number),
+            )
+            connection.execute(
+                update(self._table).where(this, of_family).values(consumer=claim.consumer, claim=claim.number)
+            )
+            ours = select(columns.id).where(this, *self._is_of(claim)).order_by(columns.id)
+            adopted += connection.execute(ours).scalars()
+        return adopted
 
     def settle(
         self, connection: Connection, results: Sequence[GqResult], terms: GqTerms, now_ms: int
@@ -186,6 +222,12 @@ class GqSqlMessages:
         columns = self._table.c
         return and_(columns.status == GqStatus.CONSUMED, columns.lease_ends_at_ms <= now_ms)
 
+    def _is_open(self) -> ColumnElement[bool]:
+        """Failed at its deadline while it ran: nobody else had it, so a success still counts."""
+        columns = self._table.c
+        failed_meanwhile = and_(columns.status == GqStatus.FAILED, columns.reason == "deadline")
+        return or_(columns.status == GqStatus.CONSUMED, failed_meanwhile)
+
     def _is_of(self, claim: GqClaim) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return self._table.c.consumer == claim.consumer, self._table.c.claim == claim.number
 
@@ -211,12 +253,9 @@ class GqSqlMessages:
         if not ids:
             return []
         columns = self._table.c
-        # Failed at its deadline while it ran: nobody else had it, so a success still counts.
-        failed_meanwhile = and_(columns.status == GqStatus.FAILED, columns.reason == "deadline")
-        is_open = or_(columns.status == GqStatus.CONSUMED, failed_meanwhile)
         changed = connection.execute(
             update(self._table)
-            .where(columns.id.in_(ids), *self._is_of(claim), is_open)
+            .where(columns.id.in_(ids), *self._is_of(claim), self._is_open())
             .values(status=status_after_ok(), reason="", done_at_ms=now_ms, lease_ends_at_ms=None)
         )
         if changed.rowcount == len(ids):

@@ -2,7 +2,7 @@
 -- promote: when the next delayed message is due. It becomes visible by itself, so there is nothing to move.
 --
 -- KEYS     as in parts/queue.lua
--- Returns  ms until then, or -1 when none is delayed; one that was received before is no delayed one
+-- Returns  ms until then, or -1 when none is delayed; one that was received before is not a delayed one
 -- Repeatable: it only reads. It looks at the next hundred hidden messages, which is as good as a wake-up has to be.
 
 -- @include clock

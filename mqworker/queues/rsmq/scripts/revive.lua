@@ -5,7 +5,7 @@
 --          parts/dead.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua
 -- ARGV[3..] ids
--- Returns  {1 for each that was put back, 0 for each that was no dead letter}, or 'queueNotFound'
+-- Returns  {1 for each that was put back, 0 for each that was not a dead letter}, or 'queueNotFound'
 -- Numbered because: a copy that comes late would revive what was buried again.
 
 -- @include clock

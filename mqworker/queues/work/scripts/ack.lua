@@ -8,11 +8,13 @@
 -- Errors   WRONGTYPE
 -- Atomic because: the reply says who acknowledged, so that of two only one is told so.
 
+-- @include slices
 -- @include keys
 -- @include clock
 -- @include order
 -- @include calls
 -- @include record
+-- @include slots
 -- @include guard
 -- @include report
 -- @include rqueue
@@ -27,6 +29,7 @@ if redis.call('EXISTS', meta) == 0 then return false end
 redis.call('ZCARD', delivered)
 redis.call('XLEN', events)
 redis.call('HLEN', guards)
+redis.call('HLEN', slots)
 
 local acked, happened = {}, {}
 for i = first_id, #ARGV do
@@ -44,6 +47,7 @@ end
 if #acked > 0 then
   redis.call('HINCRBY', meta, 'succeeded', #acked)
   append_events(kept, happened)
+  free_slots_and_call(acked)
 end
 remember_reply(lane, number, #acked == 0 and '[]' or cjson.encode(acked))
 return acked

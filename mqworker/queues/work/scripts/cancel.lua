@@ -15,6 +15,7 @@
 -- @include order
 -- @include calls
 -- @include record
+-- @include slots
 -- @include guard
 -- @include report
 -- @include announce
@@ -30,6 +31,7 @@ redis.call('ZCARD', deadlines)
 redis.call('HLEN', results)
 redis.call('SCARD', waiters)
 redis.call('XLEN', events)
+redis.call('HLEN', slots)
 redis.call('HGET', meta, 'holes')
 
 local function cancelled(record)
@@ -38,6 +40,7 @@ local function cancelled(record)
   if has_deadline(record) then redis.call('ZREM', deadlines, id) end
   redis.call('HSET', results, id, 'C')
   redis.call('HINCRBY', meta, 'cancelled', 1)
+  free_slots_and_call({ id })
   append_events(kept, { { event = 'cancelled', task_id = id, task = task } })
   announce({ id })
   return answer(lane, number, 1)

@@ -24,6 +24,8 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include parked
 -- @include guard
@@ -60,6 +62,7 @@ end
 redis.call('HLEN', held)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
+redis.call('HLEN', slots)
 redis.call('SCARD', waiters)
 if consumer == '' then
   redis.call('ZCARD', leases)
@@ -109,6 +112,7 @@ for i, record in ipairs(records) do
   holding[2 * i] = record
 end
 if consumer ~= '' then enter() end
+note_slots_of(records, function(i) return digits(first + i - 1) .. '@' .. consumer end)
 call_many('HSET', held, holding)
 if consumer == '' then
   local ends_at_ms, ends = digits(now_ms + lease_ms), {}

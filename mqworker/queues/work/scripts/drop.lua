@@ -4,7 +4,7 @@
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  events kept in the stream, about; ARGV[2..] ids
 -- Returns  {id, ...}: those that were dead letters
--- Repeatable: an id that was dropped is no dead letter any more.
+-- Repeatable: an id that was dropped is not a dead letter any more.
 
 -- @include keys
 -- @include report

@@ -20,10 +20,13 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include limit
 -- @include guard
 -- @include report
+-- @include announce
 
 local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local first_message, stride = 6, 4
@@ -41,6 +44,7 @@ redis.call('ZCARD', all_limits)
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 redis.call('HLEN', ticks)
+redis.call('SCARD', waiters)
 redis.call('XLEN', events)
 -- A schedule's tick is stored once, whoever fires it and however late: ticks of a schedule only go up. But for one that
 -- lies in the future: the server's clock went back, and ticks go on by the new one.
@@ -67,7 +71,7 @@ local function terms_of(text)
   mode = string.sub(mode, -1)
   terms = {
     mode = mode, is_tick = is_tick, is_guarded = mode ~= '-', ttl_ms = tonumber(ttl_ms),
-    due = due, has_deadline = deadline ~= '', limits = limits,
+    due = due, has_deadline = deadline ~= '', limits = string.match(limits, '^[^&]*'),
     -- What stands in the record before its id, between id and guard, and before its body.
     header = priority .. mode .. extras .. max_crashes .. '00000000',
     task = ' ' .. task .. ' ',
@@ -121,7 +125,7 @@ local function newcomers()
     local terms, id, guard = terms_of(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
     local is_known = terms.is_tick and not is_new_tick(id)
       or terms.is_guarded and (is_taken[guard] or holder_of(guard, terms.is_tick))
-    is_known = is_known and (terms.mode ~= 'l' or is_taken[guard] or is_replaceable(holder_of(guard)))
+    is_known = is_known and terms.mode ~= 'n' and (terms.mode ~= 'l' or is_taken[guard] or is_replaceable(holder_of(guard)))
     if not is_known then count = count + 1 end
     is_taken[guard] = terms.is_guarded
   end
@@ -153,11 +157,42 @@ local function replace(holder, terms, guard, body)
   return true
 end
 
+-- Newest wins: whoever had the key ends. One that waits with an index is gone at once; one in the ready line when its turn
+-- comes (parts/take.lua), for the line has no index; one that runs is asked to stop, and does not come back.
+local superseded = {}
+local function supersede(holder)
+  local parcel = redis.call('HGET', parcels, holder)
+  if not parcel then
+    redis.call('HSETNX', results, holder, 'X')
+    redis.call('SPUBLISH', meta, 'cancel ' .. holder)
+    return
+  end
+  redis.call('ZREM', delayed, holder)
+  redis.call('HDEL', parcels, holder)
+  redis.call('ZREM', deadlines, holder)
+  redis.call('HSET', results, holder, 'C')
+  local task = is_record(parcel) and select(2, id_and_task(parcel)) or nil
+  superseded[#superseded + 1] = { event = 'cancelled', task_id = holder, task = task }
+end
+
+local function report_superseded()
+  if #superseded == 0 then return end
+  redis.call('HINCRBY', meta, 'cancelled', #superseded)
+  append_events(kept, superseded)
+  local ids = {}
+  for i, event in ipairs(superseded) do ids[i] = event.task_id end
+  announce(ids)
+end
+
 local function store(index, terms, id, guard, body)
   local holder = terms.is_tick and not is_new_tick(id) and id
   if terms.is_tick and not holder then note_tick(id) end
   holder = holder or terms.is_guarded and holder_of(guard, terms.is_tick)
   if terms.mode == 'l' and holder and holder ~= id and not replace(holder, terms, guard, body) then holder = nil end
+  if terms.mode == 'n' and holder then
+    if holder ~= id then supersede(holder) end
+    holder = nil
+  end
   if holder then
     turned_away[#turned_away + 1] = index
     turned_away[#turned_away + 1] = holder
@@ -188,6 +223,7 @@ if #taken > 0 then call_many('HSET', guards, taken) end
 place_ready(placed, 'RPUSH')
 redis.call('HINCRBY', meta, 'enqueued', total - #void)
 append_block(kept, total, codec, block, void)
+report_superseded()
 remember_reply(lane, number, #turned_away == 0 and '[]' or cjson.encode(turned_away))
 
 if was_idle and #placed > 0 then wake('ready') end

@@ -11,6 +11,7 @@
 -- @include keys
 -- @include clock
 -- @include record
+-- @include slots
 -- @include guard
 -- @include report
 -- @include announce
@@ -26,6 +27,7 @@ redis.call('SCARD', over)
 redis.call('HLEN', results)
 redis.call('SCARD', waiters)
 redis.call('XLEN', events)
+redis.call('HLEN', slots)
 redis.call('HGET', meta, 'holes')
 
 call_many('ZREM', deadlines, ids)
@@ -53,6 +55,7 @@ for i, id in ipairs(ids) do
   happened[i] = event
 end
 redis.call('HINCRBY', meta, 'expired', #ids)
+free_slots_and_call(ids) -- of those that were let in and lie in the line
 append_events(kept, happened)
 announce(ids)
 return #ids

@@ -16,6 +16,8 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include guard
 -- @include report
@@ -51,6 +53,7 @@ redis.call('ZCARD', delivered)
 redis.call('HLEN', popped)
 redis.call('XLEN', events)
 redis.call('HLEN', results)
+redis.call('HLEN', slots)
 redis.call('SCARD', waiters)
 
 local reply, order, texts, ids = {}, {}, {}, {}
@@ -67,6 +70,7 @@ for i, record in ipairs(records) do
   texts[2 * i - 1], texts[2 * i] = id, digits(now_ms) .. ' 1 ' .. record
 end
 if #records > 0 then
+  note_slots_of(records, function() return POPPED end)
   call_many('ZADD', delivered, order)
   call_many('HSET', popped, texts)
 end

@@ -11,6 +11,8 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 
 local limit = ARGV[1]

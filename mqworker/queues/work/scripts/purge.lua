@@ -15,6 +15,7 @@
 -- @include order
 -- @include calls
 -- @include record
+-- @include slots
 -- @include guard
 -- @include report
 -- @include announce
@@ -33,6 +34,7 @@ redis.call('HLEN', results)
 local has_waiters = redis.call('SCARD', waiters) > 0
 local holes = tonumber(redis.call('HGET', meta, 'holes') or 0)
 local has_guards = redis.call('HLEN', guards) > 0
+local has_slots = redis.call('HLEN', slots) > 0
 local dead_count = redis.call('ZCARD', dead)
 local lengths = { redis.call('LLEN', ready), redis.call('ZCARD', urgent), redis.call('ZCARD', delayed) }
 
@@ -78,6 +80,7 @@ local function throw_some()
   end
   redis.call('HSET', meta, 'holes', digits(holes))
   tell_waiters()
+  free_slots_and_call(gone)
   return thrown, redis.call('LLEN', ready) + redis.call('ZCARD', urgent) + redis.call('ZCARD', delayed)
 end
 
@@ -85,7 +88,7 @@ local thrown, left = 0, 0
 if what == 'dead' then
   thrown = dead_count
   redis.call('UNLINK', dead, letters)
-elseif has_guards or has_waiters then
+elseif has_guards or has_waiters or has_slots then
   thrown, left = throw_some()
 else
   thrown = lengths[1] + lengths[2] + lengths[3] - holes

@@ -17,6 +17,9 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
+-- @include limited
 -- @include report
 -- @include rqueue
 
@@ -31,6 +34,10 @@ redis.call('ZCARD', delivered)
 redis.call('HLEN', popped)
 redis.call('ZCARD', deadlines)
 redis.call('XLEN', events)
+redis.call('HLEN', slots)
+redis.call('HLEN', parcels)
+redis.call('ZCARD', delayed)
+redis.call('ZCARD', all_limits)
 
 local front, happened = {}, {}
 for i = first_id, #ARGV do
@@ -44,9 +51,10 @@ for i = first_id, #ARGV do
     happened[#happened + 1] = { event = 'released', task_id = id }
   end
 end
-if #front > 0 then
+if #happened > 0 then
+  front = return_limited(front)
   place_ready(front, 'LPUSH')
   append_events(kept, happened)
-  if was_idle then wake('ready') end
+  if was_idle and #front > 0 then wake('ready') end
 end
-return answer(lane, number, #front)
+return answer(lane, number, #happened)

@@ -17,6 +17,8 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include guard
 -- @include report
@@ -38,6 +40,7 @@ redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
 redis.call('HLEN', parcels)
 redis.call('ZCARD', all_limits)
+redis.call('HLEN', slots)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
 redis.call('HLEN', letters)
@@ -98,5 +101,6 @@ if stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', stopped) end
 if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
 append_events(kept, happened)
 announce(ended)
+free_slots_and_call(ended) -- those that come back gave theirs back with their permit
 if was_idle and #front > 0 then wake('ready') end
 return released + stopped + buried

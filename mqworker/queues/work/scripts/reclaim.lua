@@ -12,6 +12,8 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include guard
 -- @include report
@@ -36,6 +38,7 @@ redis.call('ZCARD', deadlines)
 redis.call('ZCARD', delayed)
 redis.call('HLEN', parcels)
 redis.call('ZCARD', all_limits)
+redis.call('HLEN', slots)
 redis.call('HLEN', guards)
 redis.call('ZCARD', dead)
 redis.call('HLEN', letters)
@@ -88,5 +91,6 @@ if buried > 0 then redis.call('HINCRBY', meta, 'buried', buried) end
 if stopped > 0 then redis.call('HINCRBY', meta, 'cancelled', stopped) end
 append_events(kept, happened)
 announce(ended)
+free_slots_and_call(ended) -- those that come back gave theirs back with their permit
 if was_idle and #front > 0 then wake('ready') end
 return { reclaimed + stopped, buried }

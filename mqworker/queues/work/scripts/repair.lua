@@ -4,6 +4,7 @@
 -- KEYS     as in parts/keys.lua; KEYS[21] held, of leases that expire: fence -> record
 -- ARGV[1]  cursor of the parcels, ARGV[2] cursor of the held: '0' to begin, '' when through
 -- Returns  {repaired, cursor of the parcels, cursor of the held}
+-- The slots of max_running are compared with what is held, and the counts with the slots, while there are a few thousand.
 -- Repeatable: what is whole is left alone.
 
 -- @include slices
@@ -11,6 +12,8 @@
 -- @include clock
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include parked
 
@@ -67,6 +70,64 @@ end
 -- An empty line has no holes. They are left over where a deadline was noted for a message that never was.
 if redis.call('LLEN', ready) + redis.call('ZCARD', urgent) == 0 and redis.call('HDEL', meta, 'holes') == 1 then
   repaired = repaired + (tonumber(holes) ~= 0 and 1 or 0)
+end
+
+-- A slot that nobody occupies would be missing for ever. What was let in and not claimed for long lies at the front of the
+-- line, where nobody claims; it keeps its slot, or others would overtake it.
+local LONG_MS, FRONT = 60000, 1000
+local ids_in_front
+local function is_in_front(id)
+  if not ids_in_front then
+    ids_in_front = {}
+    for _, line in ipairs({ redis.call('LRANGE', ready, 0, FRONT - 1), redis.call('ZRANGE', urgent, 0, FRONT - 1) }) do
+      for _, record in ipairs(line) do ids_in_front[id_of(record)] = true end
+    end
+  end
+  return ids_in_front[id]
+end
+
+local function is_occupied(id, where)
+  local until_ms = tonumber(string.match(where, '^%+(%d+)$'))
+  if until_ms then return now_ms < until_ms + LONG_MS or is_in_front(id) end
+  if where == POPPED then return redis.call('HEXISTS', queue_prefix .. POPPED, id) == 1 end
+  local fence, consumer = string.match(where, '^(%d+)@(.*)$')
+  return fence and redis.call('HEXISTS', queue_prefix .. 'held:' .. consumer, fence) == 1
+end
+
+local MOST_SLOTS = 5000
+local function repair_slots()
+  local entries, left = redis.call('HGETALL', slots), {}
+  local held_by_name, counts = {}, redis.call('HGETALL', queue_prefix .. 'running')
+  for i = 1, #entries, 2 do
+    local where, limits = string.match(entries[i + 1], '^(%S+) (.*)$')
+    if where and is_occupied(entries[i], where) then
+      local counted = parts_of(limits).counted
+      for at = 1, #counted, 2 do held_by_name[counted[at]] = (held_by_name[counted[at]] or 0) + 1 end
+    else
+      left[#left + 1] = entries[i]
+    end
+  end
+  free_slots_and_call(left)
+  for i = 1, #counts, 2 do held_by_name[counts[i]] = held_by_name[counts[i]] or 0 end
+  local drifted = 0
+  for name, count in pairs(held_by_name) do
+    local home = home_of(name)
+    local field = home == queue_prefix and name or name .. ' ' .. queue_prefix
+    local noted = tonumber(redis.call('HGET', home .. 'running', field) or 0) or 0
+    if noted ~= count then
+      drifted = drifted + 1
+      count_more(name, count - noted)
+      wake_blocked(name, math.max(0, noted - count))
+    end
+  end
+  write_counts_and_turns()
+  if drifted > 0 then wake('limited') end
+  return #left + drifted
+end
+if redis.call('HLEN', slots) <= MOST_SLOTS then
+  local drift = repair_slots()
+  if drift > 0 then redis.call('HINCRBY', meta, 'slots_repaired', drift) end
+  repaired = repaired + drift
 end
 
 if repaired > 0 then

@@ -3,7 +3,7 @@
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  id; ARGV[2] sha1 of the letter as whoever edits it has read it; ARGV[3] body
--- Returns  1 revised, or it was so already; 0 it is no dead letter any more; -1 it is another one than was read
+-- Returns  1 revised, or it was so already; 0 it is not a dead letter any more; -1 it is another one than was read
 -- Repeatable: it compares before it writes.
 
 -- @include keys

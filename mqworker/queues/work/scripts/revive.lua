@@ -14,6 +14,8 @@
 -- @include calls
 -- @include record
 -- @include place
+-- @include slots
+-- @include closing
 -- @include limited
 -- @include guard
 -- @include report

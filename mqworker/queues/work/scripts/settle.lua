@@ -13,6 +13,7 @@
 --          (S: it is a suspect)
 --          'park', fence, due, mark of parts/parked.lua, 0
 --          'bury', fence, letter (JSON), more failures, more crashes
+-- Where slots of max_running become free, those who wait for them are let in here: the claim behind it finds them.
 -- Returns  {position from 0, ...}: deliveries that were not settled, because their lease was lost
 -- Atomic because: a crash between removal, result and event would hide the ack or show it twice.
 
@@ -24,7 +25,11 @@
 -- @include record
 -- @include place
 -- @include parked
+-- @include slots
+-- @include closing
 -- @include limited
+-- @include admission
+-- @include breaker
 -- @include guard
 -- @include report
 -- @include bury
@@ -61,7 +66,9 @@ redis.call('HGET', meta, 'fence')
 redis.call('HLEN', results)
 redis.call('HLEN', old_results)
 local has_waiters = redis.call('SCARD', waiters) > 0
-if #fences > done_count then
+local has_slots = redis.call('HLEN', slots) > 0
+if has_slots then redis.call('HLEN', bucket_times) end
+if has_slots or #fences > done_count then
   redis.call('ZCARD', deadlines)
   redis.call('ZCARD', delayed)
   redis.call('HLEN', parcels)
@@ -158,6 +165,38 @@ for i = done_count + 1, #fences do
   end
 end
 
+-- Everybody who is held no longer gives its slots back; so many who wait for them are let in as have run. What was
+-- only released did not make room for anybody: the limiter is called, which asks whether there is any.
+local function pass_slots_on()
+  local ids, places, told, ran = {}, {}, {}, 0
+  for i, record in ipairs(records) do
+    if record and is_limited(record) then
+      ids[#ids + 1] = id_of(record)
+      places[#ids] = i
+    end
+  end
+  free_slots(ids, function(position, limits)
+    local i = places[position]
+    local at = first_other + (i - done_count - 1) * stride
+    local is_done, verdict = i <= done_count, ARGV[at]
+    local has_crashed = not is_done and verdict ~= 'park' and ARGV[at + 4] ~= '0' and ARGV[at + 4] ~= SUSPECT
+    local has_failed = not is_done and verdict ~= 'park' and ARGV[at + 3] ~= '0'
+    if is_done or has_failed or verdict == 'bury' then ran = ran + 1 end
+    if (is_done or has_failed or has_crashed) and #parts_of(limits).breakers > 0 then
+      local _, task = id_and_task(records[i])
+      note_end_for_breakers(limits, task, not is_done, told)
+    end
+  end)
+  append_events(kept, told)
+  local is_paused = redis.call('HGET', meta, 'paused')
+  local permit_ms = ran > 0 and not is_paused and redis.call('HGET', bucket_times, PERMIT_MS)
+  local count, next_ms = 0, #woken_turns > 0 and 0 or -1
+  if permit_ms then count, next_ms = admit(ran, tonumber(permit_ms)) end
+  write_counts_and_turns()
+  if next_ms >= 0 and next_ms < 1 then wake('limited') end
+  return count
+end
+
 call_many('HDEL', held, fences)
 if has_ends and #lost < #fences then
   -- Only of those that were held: a lost one may be somebody else's by now, with an end that must stay.
@@ -180,6 +219,7 @@ if #kept_results > 0 then
   end
 end
 front = return_limited(front)
+local let_in = has_slots and pass_slots_on() or 0 -- behind it: what comes back is in front of those who wait
 if #front > 0 then place_ready(front, 'LPUSH') end
 if #back > 0 then place_ready(back, 'RPUSH') end
 if done > 0 then redis.call('HINCRBY', meta, 'succeeded', done) end
@@ -192,6 +232,6 @@ append_block(kept, #fences, codec, block, lost)
 append_events(kept, cancelled)
 if has_waiters then announce(ended) end
 remember_reply(lane, number, #lost == 0 and '[]' or cjson.encode(lost))
-if was_idle and #front + #back > 0 then wake('ready') end
+if was_idle and #front + #back + let_in > 0 then wake('ready') end
 if was_delayed then wake('delayed') end
 return lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TypeAlias
 
 import grpc
@@ -11,6 +12,7 @@ from mqworker.gateway import GatewayOptions, TcpPlace, cannot_listen, tls_of
 
 ChannelOptions: TypeAlias = list[tuple[str, int]]
 
+_ONLY_THIS_USER = 0o177
 _ENVELOPE_BYTES = 4_096
 """What a request has besides its payload: names of 512 bytes, and lengths."""
 _MOST_CALLS = 2_000
@@ -21,17 +23,24 @@ _SHORTEST_PING_INTERVAL_MS = 10_000
 _MOST_BAD_PINGS = 2
 
 
-def make_server(options: GatewayOptions) -> grpc.aio.Server:
+def make_server(options: GatewayOptions, logins: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A server that listens to nothing yet."""
-    return grpc.aio.server(options=_limits(options), maximum_concurrent_rpcs=_MOST_CALLS)
+    return grpc.aio.server(
+        interceptors=[logins] if options.asks_who else [],
+        options=_limits(options),
+        maximum_concurrent_rpcs=_MOST_CALLS,
+    )
 
 
 def bind(server: grpc.aio.Server, options: GatewayOptions) -> str:
     """Let the server listen at the gateway's place; where that is: the port may be the system's choice."""
+    umask = os.umask(_ONLY_THIS_USER)  # grpcio makes the unix socket, and everybody could connect at once
     try:
         port = _add_port(server, options)
     except (RuntimeError, OSError) as error:  # grpcio says no more than that it failed
         raise cannot_listen(options, OSError(str(error).splitlines()[0])) from error
+    finally:
+        os.umask(umask)
     return (
         str(TcpPlace(options.place.host, port)) if isinstance(options.place, TcpPlace) else str(options.place)
     )
@@ -43,7 +52,12 @@ def _add_port(server: grpc.aio.Server, options: GatewayOptions) -> int:
     certificate, key = options.tls_certificate, options.tls_key
     if certificate is None or key is None:  # tls_of has read both
         raise ConfigurationError("gateway_tls_certificate and gateway_tls_key: accepted are both or neither")
-    credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    ca = options.tls_client_ca
+    credentials = grpc.ssl_server_credentials(
+        [(key.read_bytes(), certificate.read_bytes())],
+        root_certificates=None if ca is None else ca.read_bytes(),
+        require_client_auth=ca is not None,
+    )
     return server.add_secure_port(str(options.place), credentials)
 
 

@@ -20,6 +20,7 @@ from mqworker.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from mqworker.gateway import CONSUME, PUBLISH
 from mqworker_services.gateways.gomq.generated import gomq_pb2 as contract
 
 SERVICE = "routeguide.RouteGuide"
@@ -38,6 +39,13 @@ class Method:
     """The call for a request of a peer."""
     respond: Callable[[Any], Message]
     """The response for what the node answered."""
+    permission: str
+    """What a user must be allowed to do with the topic."""
+
+    @staticmethod
+    def topic(call: NodeCall) -> str | None:
+        """The topic that a call names; to observe names none: only what was subscribed to comes."""
+        return None if call[0] == "observe" else str(call[1])
 
     def read(self, data: bytes, peer: str) -> NodeCall:
         """The call for the bytes of a request."""
@@ -67,16 +75,19 @@ def _record_set(records: Sequence[Sequence[Any]]) -> contract.RecordSet:
 
 METHODS: Mapping[str, Method] = {
     "Publish": Method(
-        contract.PublishRecord, lambda asked, _peer: ("publish", asked.key, asked.payload), _ok
+        contract.PublishRecord, lambda asked, _peer: ("publish", asked.key, asked.payload), _ok, PUBLISH
     ),
     "Subscribe": Method(
-        contract.Subscription, lambda asked, peer: ("subscribe", asked.key, asked.consumerID, peer), _ok
+        contract.Subscription,
+        lambda asked, peer: ("subscribe", asked.key, asked.consumerID, peer),
+        _ok,
+        CONSUME,
     ),
     "Unsubscribe": Method(
-        contract.Subscription, lambda asked, _peer: ("unsubscribe", asked.key, asked.consumerID), _ok
+        contract.Subscription, lambda asked, _peer: ("unsubscribe", asked.key, asked.consumerID), _ok, CONSUME
     ),
     "Observe": Method(
-        contract.Identification, lambda asked, peer: ("observe", asked.consumerID, peer), _record_set
+        contract.Identification, lambda asked, peer: ("observe", asked.consumerID, peer), _record_set, CONSUME
     ),
 }
 

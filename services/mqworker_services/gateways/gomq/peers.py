@@ -63,7 +63,7 @@ class PeerLimits:
 _OWN_NAME = re.compile(r"[A-Za-z0-9.-]{1,64}", re.ASCII)
 
 
-def peer_name(told: str, own_name: str | None) -> str:
+def peer_name(told: str, own_name: str | None, user: str | None = None) -> str:
     """`127.0.0.1:46354` for `ipv4:127.0.0.1:46354`, `[::1]:49806` for `ipv6:%5B::1%5D:49806`.
 
     A unix socket has neither address nor port, and grpcio does not tell its connections apart. Clients do
@@ -72,6 +72,7 @@ def peer_name(told: str, own_name: str | None) -> str:
     scheme, _, address = unquote(told).partition(":")
     if scheme == "unix":
         is_fit = own_name is not None and _OWN_NAME.fullmatch(own_name)
-        return f"unix:{own_name if is_fit else 'anonymous'}"
+        name = own_name if is_fit else "anonymous"
+        return f"unix:{name}" if user is None else f"unix:{user.replace('_', '-')}/{name}"
     # A zone may have any name, and '_' joins the names of keys.
     return address.replace("_", "-") or scheme or "unknown"

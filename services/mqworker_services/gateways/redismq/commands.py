@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqworker.gateway import UNAVAILABLE, UNKNOWN, WRONG_TYPE
+from mqworker.errors import InvalidArgument
+from mqworker.gateway import UNAVAILABLE, UNKNOWN, WRONG_TYPE, queue_name
 from mqworker_services.gateways.redismq.replies import Refusal, Value
 
 LARGEST_BATCH = 1_000
@@ -65,7 +66,7 @@ Order = Push | Pop | Ask | Probe
 
 
 def order_of(words: Sequence[bytes]) -> Order | None:
-    """What an MQ command asks for, None when it is no MQ command. The first word is in capitals."""
+    """What an MQ command asks for, None when it is not an MQ command. The first word is in capitals."""
     parse = _PARSERS.get(words[0])
     if parse is None:
         return None
@@ -103,7 +104,7 @@ def value_of(reply: Sequence[Any]) -> Value:
 
 def _push(words: Sequence[bytes]) -> Push:
     _want(words, 3)
-    return Push(_key(words[1]), list(words[2:]))
+    return Push(key_of(words[1]), list(words[2:]))
 
 
 def _pop(words: Sequence[bytes]) -> Pop:
@@ -112,22 +113,22 @@ def _pop(words: Sequence[bytes]) -> Pop:
     if count < 1:
         raise Refused("ERR count must be >= 1")
     if words[2].upper() != b"BLOCK" or len(words) == 3:  # noqa: PLR2004 - a queue may be called block
-        return Pop(min(count, LARGEST_BATCH), [_key(word) for word in words[2:]], None)
+        return Pop(min(count, LARGEST_BATCH), [key_of(word) for word in words[2:]], None)
     _want(words, 5)
     block_ms = _number(words[3], "MQ.POP count [BLOCK ms] key [key ...]", None)
     if block_ms < 0:
         raise Refused("ERR timeout is negative")
-    return Pop(min(count, LARGEST_BATCH), [_key(word) for word in words[4:]], block_ms)
+    return Pop(min(count, LARGEST_BATCH), [key_of(word) for word in words[4:]], block_ms)
 
 
 def _ack(words: Sequence[bytes]) -> Ask:
     _want(words, 3)
-    return Ask(["ack", _key(words[1]), [word.decode("utf-8", "replace") for word in words[2:]]])
+    return Ask(["ack", key_of(words[1]), [word.decode("utf-8", "replace") for word in words[2:]]])
 
 
 def _recover(words: Sequence[bytes]) -> Ask:
     _want(words, 3)
-    key, usage = _key(words[1]), "MQ.RECOVER key count elapsed"
+    key, usage = key_of(words[1]), "MQ.RECOVER key count elapsed"
     if len(words) != 4:  # noqa: PLR2004 - as in the usage
         raise Refused(f"ERR usage: {usage}", key)
     return Ask(["recover", key, _number(words[2], usage, key), _number(words[3], usage, key)])
@@ -135,7 +136,7 @@ def _recover(words: Sequence[bytes]) -> Ask:
 
 def _inspect(words: Sequence[bytes]) -> Ask:
     _want(words, 4)
-    key, usage = _key(words[1]), "MQ.INSPECT key [PENDING] start count, where count >= 1"
+    key, usage = key_of(words[1]), "MQ.INSPECT key [PENDING] start count, where count >= 1"
     is_pending = words[2].upper() == b"PENDING"
     numbers = [_number(word, usage, key) for word in words[3 if is_pending else 2 :]]
     if len(numbers) != 2 or numbers[1] < 1:  # noqa: PLR2004 - as in the usage
@@ -159,8 +160,13 @@ def _want(words: Sequence[bytes], count: int) -> None:
         raise Refused(f"ERR wrong number of arguments for '{words[0].decode().lower()}' command")
 
 
-def _key(word: bytes) -> str:
-    return word.decode("utf-8", "replace")
+def key_of(word: bytes) -> str:
+    """The queue that a word names, as it stands in keys; the node refuses what names none."""
+    text = word.decode("utf-8", "replace")
+    try:
+        return queue_name(text)
+    except InvalidArgument:
+        return text
 
 
 def _number(word: bytes, usage: str, key: str | None) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mqworker.gateway import GatewayOptions
+from mqworker.gateway import GatewayOptions, GatewayUser
 from mqworker_services.gateways.redismq.commands import Refused
 from mqworker_services.gateways.redismq.replies import OK, RESP2, RESP3, Refusal, Simple, Table, Value
 
 MOST_WRONG_TOKENS = 3
 _NO_AUTH = Refusal("NOAUTH Authentication required.")
 _WRONG_PASS = Refusal("WRONGPASS invalid username-password pair or user is disabled.")
+_DEFAULT = b"default"
+_WORDS_WITH_NAME = 3
 _FREE = {b"AUTH", b"HELLO", b"QUIT", b"RESET"}
 """What may be said before the token."""
 
@@ -42,17 +44,21 @@ class ConnectionState:
     number: int
     version: int = RESP2
     name: str = ""
-    is_trusted: bool = False
+    user: GatewayUser | None = None
+    """Who it is; None until it has shown that."""
+    newcomer: GatewayUser | None = None
+    """Who it was when it connected, and is again after RESET."""
     wrong_tokens: int = 0
     is_leaving: bool = False
     """Whether it said QUIT, or guessed too often: closed once the reply is out."""
 
-    def __post_init__(self) -> None:
-        self.is_trusted = self.options.token is None
+    def meet(self, common_names: Sequence[str]) -> None:
+        """It connected, with a certificate of these names if any."""
+        self.user = self.newcomer = self.options.newcomer(common_names)
 
     def refusal(self, word: bytes) -> Refusal | None:
         """Why this command may not be carried out, None when it may."""
-        return None if self.is_trusted or word in _FREE else _NO_AUTH
+        return None if self.user is not None or word in _FREE else _NO_AUTH
 
 
 def answer(words: Sequence[bytes], known: ConnectionState) -> Value:
@@ -81,14 +87,18 @@ def _echo(words: Sequence[bytes], _known: ConnectionState) -> Value:
 
 def _auth(words: Sequence[bytes], known: ConnectionState) -> Value:
     _want(words, 2, 3)
-    return _try_token(words[-1], known) or OK
+    return _try_token(words[-1], words[1] if len(words) == _WORDS_WITH_NAME else None, known) or OK
 
 
-def _try_token(token: bytes, known: ConnectionState) -> Refusal | None:
-    if known.options.token is None:
+def _try_token(token: bytes, name: bytes | None, known: ConnectionState) -> Refusal | None:
+    users = known.options.users
+    if not users.users:
         return Refusal("ERR AUTH <password> called without any password configured for the default user.")
-    if known.options.is_token(token):
-        known.is_trusted, known.wrong_tokens = True, 0
+    # Clients that were given a password alone say `default`.
+    is_named = name is not None and name != _DEFAULT
+    user = users.by_token(token, name.decode("utf-8", "replace") if name is not None and is_named else None)
+    if user is not None:
+        known.user, known.wrong_tokens = user, 0
         return None
     known.wrong_tokens += 1
     known.is_leaving = known.wrong_tokens >= MOST_WRONG_TOKENS
@@ -104,8 +114,8 @@ def _hello(words: Sequence[bytes], known: ConnectionState) -> Value:
     name, place = known.name, 2
     while place < len(words):
         match words[place].upper(), words[place + 1 :]:
-            case b"AUTH", [_, token, *_]:
-                refusal = _try_token(token, known)
+            case b"AUTH", [user, token, *_]:
+                refusal = _try_token(token, user, known)
                 if refusal is not None:
                     return refusal
                 place += 3
@@ -116,7 +126,7 @@ def _hello(words: Sequence[bytes], known: ConnectionState) -> Value:
                 raise Refused(
                     f"ERR Syntax error in HELLO option '{words[place][:32].decode('utf-8', 'replace')}'"
                 )
-    if not known.is_trusted:
+    if known.user is None:
         return Refusal("NOAUTH HELLO must be called with the client already authenticated, or with AUTH")
     known.version, known.name = version, name
     return Table(
@@ -138,7 +148,7 @@ def _quit(_words: Sequence[bytes], known: ConnectionState) -> Value:
 
 
 def _reset(_words: Sequence[bytes], known: ConnectionState) -> Value:
-    known.version, known.name, known.is_trusted = RESP2, "", known.options.token is None
+    known.version, known.name, known.user = RESP2, "", known.newcomer
     return Simple("RESET")
 
 

@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from mqworker.gateway import Clock, GatewayOptions, NodeClient, SystemClock, listen
+from mqworker.gateway import (
+    STRANGER_ARGUMENTS,
+    STRANGER_BYTES,
+    Clock,
+    GatewayOptions,
+    NodeClient,
+    Stranger,
+    SystemClock,
+    common_names,
+    listen,
+)
 from mqworker_services.gateways.redismq.blocked_pops import BlockedPops
 from mqworker_services.gateways.redismq.connection_commands import ConnectionState
 from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
@@ -17,14 +27,24 @@ _MOST_UNSENT_BYTES = 32 * 1024 * 1024
 """Who does not read this much is cut off; long before that nothing more is read from that client."""
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
 _CLOSING = 0.01
+_OF_STRANGERS = RespLimits(
+    bulk_bytes=STRANGER_BYTES,
+    command_bytes=STRANGER_BYTES,
+    arguments=STRANGER_ARGUMENTS,
+    inline_bytes=STRANGER_BYTES,
+    at_once=1,
+)
+"""One by one: behind the command that shows who it is, another limit holds."""
 
 
 class Connection(asyncio.Protocol):
     """One client's socket."""
 
-    def __init__(self, gateway: RedisMqGateway) -> None:
+    def __init__(self, gateway: RedisMqGateway, stranger: Stranger) -> None:
         self._gateway = gateway
-        self._parser = RequestParser(RespLimits(bulk_bytes=gateway.options.max_message_bytes))
+        self._stranger = stranger
+        self._parser = RequestParser(_OF_STRANGERS)
+        self._stranger_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._is_read_paused = False
@@ -42,12 +62,19 @@ class Connection(asyncio.Protocol):
         if self._session is None:
             self._transport.write(_TOO_MANY)
             self._transport.close()
+            return
+        self._session.known.meet(common_names(transport.get_extra_info("peercert")))
+        self._trust_if_known(self._session)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         if self._session is None:
             return
         self._heard_at_ms = self._gateway.now_ms()
+        if self._session.known.user is None:
+            if not self._hear_stranger(self._session, data):
+                return
+            data = b""
         commands = self._parser.feed(data)
         self._has_spoken = self._has_spoken or bool(commands)
         self._session.take(commands, self._parser.problem)
@@ -55,8 +82,30 @@ class Connection(asyncio.Protocol):
             self._spend(len(commands))
         self._regulate()
 
+    def _hear_stranger(self, session: Session, data: bytes) -> bool:
+        """Command by command, until it is known who speaks: whether it is."""
+        self._parser.limits = _OF_STRANGERS
+        self._stranger_bytes += len(data)
+        commands = self._parser.feed(data)
+        while commands or self._parser.problem is not None:
+            self._has_spoken = True
+            session.take(commands, self._parser.problem)
+            self._trust_if_known(session)
+            if session.known.user is not None or session.known.is_leaving:
+                return session.known.user is not None
+            commands = self._parser.feed(b"")
+        if self._stranger_bytes > STRANGER_BYTES:
+            session.take([], f"too much before AUTH; accepted are up to {STRANGER_BYTES} bytes")
+        return False
+
+    def _trust_if_known(self, session: Session) -> None:
+        if session.known.user is not None:
+            self._stranger.leave()
+            self._parser.limits = RespLimits(bulk_bytes=self._gateway.options.max_message_bytes)
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """The client is gone."""
+        self._stranger.leave()
         if self._session is not None:
             self._session.close()
             self._gateway.dismiss(self)
@@ -78,7 +127,7 @@ class Connection(asyncio.Protocol):
         options, session = self._gateway.options, self._session
         if session is None or self._transport is None:
             return
-        is_stranger = not self._has_spoken or not session.known.is_trusted
+        is_stranger = not self._has_spoken or session.known.user is None
         silent_ms = now_ms - self._heard_at_ms
         if self._is_write_paused:
             is_over = silent_ms > options.handshake_s * 1000
@@ -151,7 +200,7 @@ class RedisMqGateway:
         self.options = options
         self._node = node
         self._pops = BlockedPops(node)
-        self._server, self._place = await listen(options, lambda: Connection(self))
+        self._server, self._place = await listen(options, lambda stranger: Connection(self, stranger))
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def close(self, grace_ms: int) -> None:

@@ -18,7 +18,7 @@ _NUMBER_BY_DIGITS = {b"%d" % number: number for number in range(1_000)}
 
 
 class ProtocolError(Exception):
-    """The bytes are no commands; nothing behind them can be trusted."""
+    """The bytes are not commands; nothing behind them can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,17 @@ class RespLimits:
     bulk_bytes: int = 1_048_576
     command_bytes: int = 8 * 1_048_576
     arguments: int = 10_000
+    inline_bytes: int = LONGEST_INLINE
+    at_once: int | None = None
+    """How many commands come out of one `feed`; the rest waits for the next, which may be of no bytes."""
 
 
 class RequestParser:
     """Takes in bytes. `problem` is set once they break the protocol, and from then on nothing comes out."""
 
     def __init__(self, limits: RespLimits) -> None:
-        self._limits = limits
+        self.limits = limits
+        """May be changed between two feeds."""
         self._buffer = b""
         self._chunks: list[bytes] = []
         self._wanted = 0
@@ -75,7 +79,8 @@ class RequestParser:
         """Append what is complete; where the rest begins."""
         start, length = 0, len(data)
         self._wanted = 0
-        while start < length:
+        most = self.limits.at_once
+        while start < length and (most is None or len(commands) < most):
             if self._left:
                 stop = self._bulks(data, start)
                 if self._left:
@@ -96,16 +101,16 @@ class RequestParser:
         if line is None:
             return None
         count, end = line
-        if count > self._limits.arguments:
+        if count > self.limits.arguments:
             raise ProtocolError(
-                f"invalid multibulk length: {count}; accepted are up to {self._limits.arguments}"
+                f"invalid multibulk length: {count}; accepted are up to {self.limits.arguments}"
             )
         self._left, self._bytes = count, 0
         return end
 
     def _bulks(self, data: bytes, start: int) -> int:
         """Take in as many arguments as are there; where the rest begins. One loop, for it is all the work."""
-        length, longest, arguments = len(data), self._limits.bulk_bytes, self._arguments
+        length, longest, arguments = len(data), self.limits.bulk_bytes, self._arguments
         while self._left and start < length:
             if data[start] != _BULK:
                 raise ProtocolError(f"expected '$', got {data[start : start + 1]!r}")
@@ -114,8 +119,8 @@ class RequestParser:
                 break
             size, begin = line
             self._bytes += size
-            if size > longest or self._bytes > self._limits.command_bytes:
-                most = self._limits.command_bytes
+            if size > longest or self._bytes > self.limits.command_bytes:
+                most = self.limits.command_bytes
                 raise ProtocolError(
                     f"invalid bulk length: {size}; accepted are up to {longest}, and {most} in one command"
                 )
@@ -133,9 +138,10 @@ class RequestParser:
 
     def _inline(self, data: bytes, start: int, commands: list[list[bytes]]) -> int | None:
         end = data.find(b"\n", start)
-        if (len(data) if end < 0 else end) - start > LONGEST_INLINE:
-            raise ProtocolError(f"too big inline request; accepted are up to {LONGEST_INLINE} bytes")
-        # What is no text is told so at once: a client that speaks something else may never send a newline.
+        longest = self.limits.inline_bytes
+        if (len(data) if end < 0 else end) - start > longest:
+            raise ProtocolError(f"too big inline request; accepted are up to {longest} bytes")
+        # What is not text is told so at once: a client that speaks something else may never send a newline.
         text = data[start : len(data) if end < 0 else end].removesuffix(b"\r")
         if text and not _is_text(text):
             raise ProtocolError("not a Redis command; does the client speak another protocol?")

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, assert_never
 
-from mqworker.gateway import NodeClient, OnReply
+from mqworker.gateway import CONSUME, INSPECT, PUBLISH, NodeClient, OnReply
 from mqworker_services.gateways.redismq.blocked_pops import BlockedPop, BlockedPops
 from mqworker_services.gateways.redismq.commands import (
     Ask,
@@ -24,6 +24,7 @@ from mqworker_services.gateways.redismq.commands import (
     Probe,
     Push,
     Refused,
+    key_of,
     order_of,
     refusal_of,
     value_of,
@@ -35,6 +36,13 @@ MOST_IN_FLIGHT = 2_000
 """Commands of one client that may be under way; what it sends beyond that waits in its socket."""
 _WAIT = "wait"
 """A pop that waits: nothing joins it."""
+_VERB_BY_COMMAND = {
+    b"MQ.PUSH": PUBLISH,
+    b"MQ.POP": CONSUME,
+    b"MQ.ACK": CONSUME,
+    b"MQ.RECOVER": CONSUME,
+    b"MQ.INSPECT": INSPECT,
+}
 _PUSH = frozenset({b"MQ.PUSH", b"mq.push"})
 _SHORTEST_PUSH = 3
 _LARGEST_RUN = 1_000
@@ -152,19 +160,35 @@ class Session:
             value: Value = self.known.refusal(name)
             if value is None:
                 order = order_of(words)
-                if order is not None:
-                    return order
-                value = answer(words, self.known)
+                if order is None:
+                    value = answer(words, self.known)
+                else:
+                    value = self._denial(name, order)
+                    if value is None:
+                        return order
         except Refused as error:
             value = Refusal(str(error))
         self._reply_now(value)
         return None
 
+    def _denial(self, name: bytes, order: Order) -> Refusal | None:
+        """Why this user may not do that, None when it may."""
+        user = self.known.user
+        if user is None or user.is_unlimited:
+            return None
+        verb, keys = _VERB_BY_COMMAND[name], order.keys if isinstance(order, Pop) else [_key_of(order)]
+        denied = next((key for key in keys if not user.may(verb, key)), None)
+        if denied is None:
+            return None
+        return Refusal(
+            f"NOPERM user {user.name} may not {verb} on queue '{denied[:128]}'; see the users of this gateway"
+        )
+
     def _check_inline(self, words: list[bytes]) -> None:
         if not words[0]:
             self.known.is_leaving = True
             raise Refused(f"ERR Protocol error: {words[1].decode('utf-8', 'replace')}")
-        if not is_known(words[0]):  # whoever speaks HTTP here is no client of ours
+        if not is_known(words[0]):  # whoever speaks HTTP here is not a client of ours
             self.known.is_leaving = True
             raise Refused("ERR unknown command in an inline request")
 
@@ -220,7 +244,7 @@ class Session:
         self._submit(run.key, run.elements, run.size, partial(self._on_pushed, run))
 
     def _submit(self, key: bytes, elements: list[bytes], size: int, on_reply: OnReply) -> None:
-        self._node.submit_call(["push", key.decode("utf-8", "replace"), elements], on_reply, size + 64)
+        self._node.submit_call(["push", key_of(key), elements], on_reply, size + 64)
 
     def _pop(self, order: Pop, slot: _Slot, version: int) -> None:
         def on_popped(reply: list[Any]) -> None:
@@ -293,6 +317,10 @@ class Session:
         if due and not self._is_closed:
             self._tally.replies += len(due)
             self._send(b"".join(due))
+
+
+def _key_of(order: Push | Ask | Probe) -> str:
+    return str(order.call[1]) if isinstance(order, Ask) else order.key
 
 
 def _kind_of(order: Order) -> str:

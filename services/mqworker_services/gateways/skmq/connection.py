@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
+from mqworker.gateway import STRANGER_BYTES, GatewayUser, Stranger, common_names, peer_host
 from mqworker.queues.skmq.frame import BrokenStream, Frame, FrameDecoder, Item, Word
 from mqworker_services.gateways.skmq.replies import LOGIN_NEEDED, PONG, Answer, encoded
 from mqworker_services.gateways.skmq.requests import Login, Request, request_of
@@ -33,8 +34,11 @@ class Handler(Protocol):
     def serve(self, request: Request, connection: Connection, answering: Answering) -> None:
         """Carry out one request, now or later."""
 
-    def is_token(self, token: bytes) -> bool:
-        """Whether this is the token."""
+    def newcomer(self, common_names: Sequence[str]) -> GatewayUser | None:
+        """Who it is that has said nothing yet, by its certificate; None: it has to log in."""
+
+    def user_of(self, token: bytes) -> GatewayUser | None:
+        """Whose token this is."""
 
     def joined(self, connection: Connection) -> float | None:
         """A connection was opened; the seconds it has to wait, None when there are too many."""
@@ -64,10 +68,11 @@ class Connection(asyncio.Protocol):
         handler: Handler,
         *,
         most_bytes: int,
-        must_login: bool,
         names_msgid: bool,
-        push: Push | None,
+        stranger: Stranger | None = None,
+        push: Push | None = None,
     ) -> None:
+        """`stranger` is who connected to us; `push` is what we connected for."""
         self.push = push
         """The delivery that we came to push, where we opened the connection."""
         self.host = ""
@@ -75,8 +80,12 @@ class Connection(asyncio.Protocol):
         self.begun_at_s: float | None = None
         """When the frame began that is not complete yet."""
         self._handler = handler
-        self._decoder = FrameDecoder(most_bytes=most_bytes)
-        self._must_login = must_login
+        self._decoder = FrameDecoder(most_bytes=STRANGER_BYTES)
+        self._most_bytes = most_bytes
+        self._stranger = stranger
+        self._stranger_bytes = 0
+        self.user: GatewayUser | None = None
+        """Who it is; None while it has to log in, and where we opened the connection ourselves."""
         self._names_msgid = names_msgid
         self._slots: deque[_Slot] = deque()
         self._transport: asyncio.Transport | None = None
@@ -92,9 +101,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register with the handler, which may make it wait."""
         self._transport = cast("asyncio.Transport", transport)  # a stream's transport can be read and written
-        peer = transport.get_extra_info("peername")
-        self.host = peer[0] if isinstance(peer, tuple) else "127.0.0.1"
+        self.host = peer_host(transport)
         self.joined_at_s = self.heard_at_s = self._loop.time()
+        if self.push is None:
+            self._trust(self._handler.newcomer(common_names(transport.get_extra_info("peercert"))))
+        else:
+            self._decoder.most_bytes = self._most_bytes
         wait_s = self._handler.joined(self)
         if wait_s is None:
             self.abort()
@@ -109,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._frames = 0
         try:
             self._decoder.feed(data, self._take)
+            self._bound_stranger(len(data))
         except BrokenStream as broken:
             self._say(self._slot(), Answer("error", str(broken)), is_last=True)
         if not self._decoder.has_remainder:
@@ -130,6 +143,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended
         """The other side is gone; what it asked for is done all the same."""
         self._transport = None
+        if self._stranger is not None:
+            self._stranger.leave()
         self._handler.left(self)
 
     def pause_writing(self) -> None:
@@ -151,8 +166,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it has yet to show the token."""
-        return self._must_login
+        """Whether it has yet to show who it is."""
+        return self.user is None and self.push is None
 
     def send(self, frame: bytes) -> None:
         """Send something unasked."""
@@ -185,18 +200,33 @@ class Connection(asyncio.Protocol):
     def _request(self, frame: Frame) -> None:
         request = request_of(frame)
         slot = self._slot()
-        if isinstance(request, Login) or self._must_login:
+        if self.is_stranger or (isinstance(request, Login) and self.push is None):
             self._login(request, slot)
             return
         answering = partial(self._say, slot, msgid=frame.msgid if self._names_msgid else "")
         self._handler.serve(request, self, answering)
 
     def _login(self, request: Request, slot: _Slot) -> None:
-        if isinstance(request, Login) and self._handler.is_token(request.token):
-            self._must_login = False
-            self._say(slot, Answer("ack"))
-        else:
+        user = self._handler.user_of(request.token) if isinstance(request, Login) else None
+        if user is None:
             self._say(slot, LOGIN_NEEDED, is_last=True)
+        else:
+            self._trust(user)
+            self._say(slot, Answer("ack"))
+
+    def _trust(self, user: GatewayUser | None) -> None:
+        self.user = user
+        if user is not None:
+            self._decoder.most_bytes = self._most_bytes
+            if self._stranger is not None:
+                self._stranger.leave()
+
+    def _bound_stranger(self, more_bytes: int) -> None:
+        """Even pings are not for nothing."""
+        if self.is_stranger:
+            self._stranger_bytes += more_bytes
+            if self._stranger_bytes > STRANGER_BYTES:
+                raise BrokenStream("too much before the token")
 
     def _slot(self) -> _Slot:
         slot = _Slot()

@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mqworker.gateway import (
+    CONSUME,
     Ack,
     After,
     Bury,
     Delivery,
     Failure,
+    GatewayUser,
     NodeClient,
     Park,
     Release,
     Settlement,
     WorkSource,
+    matches,
 )
 from mqworker.log import Logger
 from mqworker.queues.skmq.frame import encode_frame
@@ -30,6 +34,7 @@ from mqworker.queues.skmq.names import COPY, TO_ALL, TO_ONE, app_of_queue
 from mqworker.queues.skmq.settlement import SILENCE, UNREACHABLE, look_again, settlement_of
 from mqworker_services.gateways.skmq.connect_turns import ConnectTurns
 from mqworker_services.gateways.skmq.connection import Answering, Connection
+from mqworker_services.gateways.skmq.greetings import Greetings
 from mqworker_services.gateways.skmq.options import SkmqOptions
 from mqworker_services.gateways.skmq.pushes import Push, Pushes, push_of
 from mqworker_services.gateways.skmq.replies import ACK, ERROR
@@ -44,15 +49,34 @@ _BETWEEN_TRIES_S = 0.1
 NewConnection = Callable[[Push], Connection]
 
 
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who says something of a message."""
+
+    host: str
+    apps: tuple[str, ...] | None = None
+    """Patterns of the apps whose messages it may speak of; None: of all."""
+
+    def may_speak_of(self, app: str) -> bool:
+        """Whether its word counts for messages of this app."""
+        return self.apps is None or matches(self.apps, app)
+
+
 class Deliveries:
     """Everything this gateway has taken from the queues and not settled yet."""
 
     def __init__(
-        self, node: NodeClient, options: SkmqOptions, log: Logger, new_connection: NewConnection
+        self,
+        node: NodeClient,
+        options: SkmqOptions,
+        log: Logger,
+        greetings: Greetings,
+        new_connection: NewConnection,
     ) -> None:
         self._node = node
         self._options = options
         self._log = log
+        self._greetings = greetings
         self._new_connection = new_connection
         self._work: WorkSource | None = None
         self._pushes = Pushes()
@@ -137,6 +161,7 @@ class Deliveries:
             connection = self._new_connection(push)
             try:
                 async with self._turns.turn(push.address):
+                    await self._greet(push)
                     began_s = self._loop.time()
                     await self._open(push, connection)
                     self._turns.connected(push.address, self._loop.time() - began_s)
@@ -152,10 +177,18 @@ class Deliveries:
 
     async def _open(self, push: Push, connection: Connection) -> None:
         async with asyncio.timeout(self._options.connect_timeout / 1000):
-            await self._loop.create_connection(lambda: connection, push.host, push.port)
+            await self._loop.create_connection(
+                lambda: connection, push.host, push.port, **self._greetings.tls_of(push.host)
+            )
+
+    async def _greet(self, push: Push) -> None:
+        """Who does not speak the protocol is not written to: it might obey."""
+        if not await self._greetings.has_greeted(push.host, push.port):
+            raise OSError("no pong")
 
     def _lose(self, push: Push, reason: str) -> None:
         self._log.info("skmq_recipient_lost", recipient=push.key, reason=reason)
+        self._greetings.forget(push.host, push.port)
         self._node.submit_call(["skmq_lose", push.queue, push.key, push.address], lambda _: None)
         self._end(push, UNREACHABLE)
 
@@ -186,18 +219,22 @@ class Deliveries:
     def hear(self, verdict: MessageFeedback, connection: Connection, answering: Answering) -> None:
         """A consumer said something about a message, on any connection."""
         push = self._pushes.meant(verdict.msgid, verdict.key, connection)
-        self._carry_out(verdict, push, connection.host, answering)
+        speaker = Speaker(connection.host, _apps_of(connection.user))
+        if push is not None and not speaker.may_speak_of(app_of_queue(push.queue)):
+            answering(unknown_message(verdict.feedback))
+            return
+        self._carry_out(verdict, push, speaker, answering)
 
     def _carry_out(
         self,
         verdict: MessageFeedback,
         push: Push | None,
-        host: str,
+        speaker: Speaker,
         answering: Answering,
         tries: int = _MOST_TRIES,
     ) -> None:
         if push is None:
-            self._hear_of_stranger(verdict, host, answering, tries)
+            self._hear_of_stranger(verdict, speaker, answering, tries)
         elif verdict.feedback is Feedback.ARRIVED:
             self._arrived(push)
             answering(ACK)
@@ -215,17 +252,18 @@ class Deliveries:
             self._loop.call_later(wait_s, push.connection.end)
 
     def _hear_of_stranger(
-        self, verdict: MessageFeedback, host: str, answering: Answering, tries: int = _MOST_TRIES
+        self, verdict: MessageFeedback, speaker: Speaker, answering: Answering, tries: int = _MOST_TRIES
     ) -> None:
         """Nothing that we pushed: another gateway did, or this one before it was started anew."""
         rules = [self._options.retry_times, self._options.retry_delay]
-        about = [verdict.feedback.value, verdict.msgid, [verdict.key, host], rules, self._consumer]
+        named = [verdict.key, speaker.host, speaker.apps]
+        about = [verdict.feedback.value, verdict.msgid, named, rules, self._consumer]
 
         def flight_by_now() -> Push | None:
-            return self._pushes.attributed(verdict.msgid, verdict.key, host)
+            return self._pushes.attributed(verdict.msgid, verdict.key, speaker.host)
 
         def ask_again() -> None:
-            self._carry_out(verdict, flight_by_now(), host, answering, tries - 1)
+            self._carry_out(verdict, flight_by_now(), speaker, answering, tries - 1)
 
         def on_reply(reply: list[Any]) -> None:
             outcome = reply[1] if reply[0] else "failed"
@@ -277,7 +315,7 @@ class Deliveries:
             # Somebody took us for dead and released it, perhaps: then it waits again, and must not.
             for answering in waiting or [lambda _: None]:
                 verdict = MessageFeedback(Feedback.ACK, push.msgid, push.key if push.is_copy else "")
-                self._hear_of_stranger(verdict, push.host, answering)
+                self._hear_of_stranger(verdict, Speaker(push.host), answering)
             return
         self._count(settlement)
         if isinstance(settlement, Ack | Bury):
@@ -324,3 +362,8 @@ class Deliveries:
         task = self._loop.create_task(push)
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
+
+
+def _apps_of(user: GatewayUser | None) -> tuple[str, ...] | None:
+    """Those whose messages a user may consume; None for all, and where we opened the connection."""
+    return None if user is None or user.is_unlimited else user.patterns_by_verb.get(CONSUME, ())

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from mqworker.errors import MqworkerError
-from mqworker.gateway import GatewayOptions, NodeClient, OnDelivery, WorkSource, listen
+from mqworker.gateway import GatewayOptions, NodeClient, OnDelivery, Stranger, WorkSource, listen
 from mqworker.log import get_logger
 from mqworker_services.gateways.skmq.connection import Connection, Timeouts
 from mqworker_services.gateways.skmq.deliveries import Deliveries
+from mqworker_services.gateways.skmq.greetings import Greetings
 from mqworker_services.gateways.skmq.options import SkmqOptions, options_of, read_conf
 from mqworker_services.gateways.skmq.pings import Pings
 from mqworker_services.gateways.skmq.pushes import Push
@@ -45,13 +46,14 @@ class SkmqGateway:
         """Listen, and look for work."""
         self._node, self._gateway_options = node, options
         self._options = _options(options)
-        self._deliveries = Deliveries(node, self._options, self._log, self._outwards)
+        greetings = Greetings(self._options)
+        self._deliveries = Deliveries(node, self._options, self._log, greetings, self._outwards)
         self._handler = RequestHandler(node, options, self._options, self._deliveries, self._work_for)
         if self._make_work is not None:
             self._work = self._make_work(self._deliveries.take)
             self._deliveries.take_from(self._work)
         self._server, self._place = await listen(options, self._inwards)
-        pings = Pings(node, self._options, self._log)
+        pings = Pings(node, greetings, self._log)
         self._rounds = [
             _every(_LOOK_FOR_QUEUES_S, self._look_for_queues),
             _every(_CLOSE_SLOW_EVERY_S, self._close_slow_connections),
@@ -89,18 +91,18 @@ class SkmqGateway:
 
     # Connections
 
-    def _inwards(self) -> Connection:
-        return self._connection(must_login=self._gateway_options.token is not None, push=None)
+    def _inwards(self, stranger: Stranger) -> Connection:
+        return self._connection(stranger=stranger)
 
     def _outwards(self, push: Push) -> Connection:
-        return self._connection(must_login=False, push=push)
+        return self._connection(push=push)
 
-    def _connection(self, *, must_login: bool, push: Push | None) -> Connection:
+    def _connection(self, *, stranger: Stranger | None = None, push: Push | None = None) -> Connection:
         return Connection(
             self._handler,
             most_bytes=self._options.max_frame,
-            must_login=must_login,
             names_msgid=self._options.resp_msgid,
+            stranger=stranger,
             push=push,
         )
 

@@ -12,9 +12,15 @@ from urllib.parse import quote
 from mqworker.errors import ConfigurationError
 from mqworker.queues.skmq.frame import LARGEST_FRAME_BYTES
 from mqworker.queues.skmq.settlement import RetryRules
+from mqworker_services.gateways.skmq.recipient_rules import parse_places
 
 _YEAR_MS = 366 * 24 * 3_600_000
-_CHOICES = {"rate_scope": ("accept", "frame"), "dead_letter": ("keep", "delete")}
+_CHOICES = {
+    "rate_scope": ("accept", "frame"),
+    "dead_letter": ("keep", "delete"),
+    "greeting": ("yes", "no"),
+    "push_tls": ("yes", "no"),
+}
 _LIMITS: Mapping[str, tuple[int, int]] = {
     "retry_times": (0, 998),
     "retry_delay": (0, _YEAR_MS),
@@ -51,6 +57,15 @@ class SkmqOptions:
     max_frame: int = LARGEST_FRAME_BYTES
     resp_msgid: bool = False
     """Whether replies name the message: an addition to the document."""
+    recipients: str = ""
+    """Where recipients may be besides the address that registers them: addresses, networks and host names,
+    separated by spaces; `*` for anywhere."""
+    greeting: str = "yes"
+    """Whether an address is pushed to only after it answered `ping` with `pong`."""
+    push_tls: str = "no"
+    """Whether recipients are connected to by TLS; their certificates are verified."""
+    push_tls_ca: str = ""
+    """A file with the certificates that sign those of recipients; empty for the system's own."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in _LIMITS.items():
@@ -64,6 +79,7 @@ class SkmqOptions:
                 raise ConfigurationError(
                     f"{name} is {getattr(self, name)!r}; accepted are {' and '.join(accepted)}"
                 )
+        parse_places(self.recipients)
 
     @property
     def rules(self) -> RetryRules:

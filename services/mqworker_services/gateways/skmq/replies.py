@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mqworker.queues.skmq.frame import Word, encode_frame, encode_word
 
 _LONGEST_QUOTE = 1_000
+_LONGEST_NAME = 120
 
 
 class Answer(NamedTuple):
@@ -25,13 +26,17 @@ NOT_STORED = Answer("reject", "Message enqueue failed")
 REGISTERED = Answer("ack", "Recipient register successful.")
 NOT_REGISTERED = Answer("reject", "Recipient register failed.")
 LOGIN_NEEDED = Answer("error", "token required")
-TOO_MANY = Answer("error", "too many connections")
 PONG = encode_word(Word.PONG)
 
 
 def already_exists(msgid: str) -> Answer:
     """To a message whose id is taken by one that is not settled yet."""
     return Answer("ack", f"message already exists, ID: {msgid}, Status ")
+
+
+def not_permitted(user: str, verb: str, app: str) -> Answer:
+    """To a user who may not do that."""
+    return Answer("reject", f"user {user} may not {verb} on app {app[:_LONGEST_NAME]}")
 
 
 def invalid_parameters(content: bytes) -> Answer:

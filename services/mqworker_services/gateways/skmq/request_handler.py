@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from mqworker.gateway import UNKNOWN, GatewayOptions, NodeClient
+from mqworker.gateway import CONSUME, PUBLISH, UNKNOWN, GatewayOptions, GatewayUser, NodeClient
+from mqworker.queues.skmq.names import app_of_queue
 from mqworker_services.gateways.skmq import replies
 from mqworker_services.gateways.skmq.connection import Answering, Connection
 from mqworker_services.gateways.skmq.deliveries import Deliveries
 from mqworker_services.gateways.skmq.options import SkmqOptions
+from mqworker_services.gateways.skmq.recipient_rules import RecipientRules
 from mqworker_services.gateways.skmq.requests import Login, MessageFeedback, Refused, Register, Request, Send
 
 _AROUND_A_CONTENT = 150
@@ -41,6 +43,7 @@ class RequestHandler:
         self._throttles_frames = options.rate_scope == "frame"
         self._source = secrets.token_hex(4)
         self._numbers = itertools.count()
+        self._rules = RecipientRules(options.recipients, batches.own_ports)
 
     # Connections
 
@@ -63,21 +66,30 @@ class RequestHandler:
         self.frames += frames
         return self._throttle.take(frames, self._loop.time()) if self._throttles_frames else 0.0
 
-    def is_token(self, token: bytes) -> bool:
-        """Whether this is the token."""
-        return self._batches_to.is_token(token)
+    def newcomer(self, common_names: Sequence[str]) -> GatewayUser | None:
+        """Who it is that has said nothing yet; None: it has to log in."""
+        return self._batches_to.newcomer(common_names)
+
+    def user_of(self, token: bytes) -> GatewayUser | None:
+        """Whose token this is."""
+        return self._batches_to.users.by_token(token)
 
     # Requests
 
     def serve(self, request: Request, connection: Connection, answering: Answering) -> None:
-        """Carry out one request."""
+        """Carry out one request, if whoever asks may."""
+        denial = self._denial(request, connection)
+        if denial is not None:
+            self.refused += 1
+            answering(denial)
+            return
         match request:
             case Send():
                 self._send(request, answering)
             case MessageFeedback():
                 self._deliveries.hear(request, connection, answering)
             case Register():
-                self._register(request, answering)
+                self._register(request, connection, answering)
             case Refused(answer):
                 self.refused += 1
                 answering(answer)
@@ -85,6 +97,23 @@ class RequestHandler:
                 answering(replies.ACK)  # there is no token to be shown
             case _:
                 assert_never(request)
+
+    def _denial(self, request: Request, connection: Connection) -> replies.Answer | None:
+        """What to answer to somebody who may not do that; feedback is judged where its queue is known."""
+        if connection.push is not None and self._batches_to.asks_who:
+            # It has shown nothing: it may speak of what we came to push.
+            return None if _is_about(connection.push.msgid, request) else replies.LOGIN_NEEDED
+        user = connection.user
+        if user is None or user.is_unlimited:
+            return None
+        match request:
+            case Send(queue=queue):
+                verb, app = PUBLISH, app_of_queue(queue)
+            case Register(recipient):
+                verb, app = CONSUME, recipient.app_id
+            case _:
+                return None
+        return None if user.may(verb, app) else replies.not_permitted(user.name, verb, app)
 
     def _send(self, request: Send, answering: Answering) -> None:
         self._on_use(request.queue)
@@ -104,14 +133,25 @@ class RequestHandler:
             self.refused += 1
             answering(replies.NOT_STORED)
 
-    def _register(self, request: Register, answering: Answering) -> None:
+    def _register(self, request: Register, connection: Connection, answering: Answering) -> None:
         recipient = request.recipient
+        refusal = self._rules.refusal(recipient.host, recipient.port, connection.host)
+        if refusal is not None:
+            self.refused += 1
+            answering(replies.Answer("reject", refusal))
+            return
         self._on_use(recipient.queue)
         entry = f"{recipient.weight} {recipient.host} {recipient.port} {recipient.id}"
-        call = ["skmq_register", recipient.queue, recipient.key, entry]
+        # Whoever may not consume everything does not take a recipient away from another app.
+        is_limited = connection.user is not None and not connection.user.is_unlimited
+        call = ["skmq_register", recipient.queue, recipient.key, entry, is_limited]
         self._node.submit_call(
             call, lambda reply: answering(replies.REGISTERED if reply[0] else replies.NOT_REGISTERED), 300
         )
+
+
+def _is_about(msgid: str, request: Request) -> bool:
+    return isinstance(request, MessageFeedback) and request.msgid in {"", msgid} and not request.key
 
 
 class Throttle:

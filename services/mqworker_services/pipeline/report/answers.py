@@ -1,330 +1,86 @@
-"""How a report is made: the questions to the lake as values, asked together, and the answers put together.
-
-Questions that are asked together cost one look at each file. Each reads few columns, and what comes back is
-small, whatever the size of the lake.
-"""
+"""How a report is made: what is asked together costs one look at each file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from mqworker_services.pipeline.losses import beginning_told, book_of, dropped_before
+from mqworker_services.pipeline.engine import Engine
+from mqworker_services.pipeline.lake import EmptyLake
+from mqworker_services.pipeline.losses import beginning_told, book_of
+from mqworker_services.pipeline.report.asking import (
+    DAY_MS,
+    HOUR_MS,
+    Distributions,
+    Measure,
+    ask_cells,
+    ask_examples,
+    ask_names,
+    ask_slos,
+    ask_slowest,
+    ask_times,
+    label,
+)
 from mqworker_services.pipeline.report.figures import (
-    NO_NAME,
     Cell,
     Histogram,
     SlowRun,
     Times,
-    buckets_of,
     groups,
     reasons,
     tally,
     whole,
 )
 from mqworker_services.pipeline.report.files import (
-    Asked,
     EventFiles,
     Extent,
     Selection,
-    added_up,
-    counted,
-    instants_ms,
-    trouble_in_a_sentence,
+    look_at_files,
 )
 from mqworker_services.pipeline.report.question import By, Detail, Question, Report, Step, step_ms
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_HOUR_MS: Final = 3_600_000
-_DAY_MS: Final = 86_400_000
-_LONGEST_EXAMPLE: Final = 300
-
-Key = str | int | None
-"""A name, or the beginning of an hour, a day or a step of time."""
-Distributions = dict[Key, tuple[Histogram, ...]]
-"""Of each key those of the times that were asked for, in that order."""
-
-
-class Measure(StrEnum):
-    """A time of which the distribution is told."""
-
-    WAIT = "wait"
-    RUN = "run"
-    TOTAL = "total"
-
-
-_WIDTH_MS: Final[Mapping[By, int]] = {By.HOUR: _HOUR_MS, By.DAY: _DAY_MS}
-_CELL_KEYS: Final = ("key", "task", "event", "error", "bucket")
-_CELL_MEASURES: Final = (("run_ms", "sum"), ("max_run_ms", "max"), ("late", "sum"))
-_SLOW_COLUMNS: Final = (
-    *("task_id", "task", "queue", "worker", "event", "attempt", "ended_at_ms", "wait_ms", "run_ms"),
+from mqworker_services.pipeline.report.time_zones import floored, next_step
+from mqworker_services.pipeline.report.trends import (
+    Day,
+    Forecast,
+    Storm,
+    by_weekday_and_hour,
+    errors_by_step,
+    forecast,
+    storms,
 )
 
 
-def ask_cells(by: By | int, sla_ms: float | None = None) -> Asked[list[Cell]]:
-    """How many events of each kind, by key, task and bucket of run time: counts and distribution in one.
-
-    The key is what `by` says, or the beginning of a step of time, so many milliseconds long; then without the
-    distribution.
-    """
-    key_type = _key_type(by)
-
-    def ask(batch: pa.RecordBatch) -> pa.Table:
-        run_ms = batch.column("run_ms")
-        key = _keys(batch, by)
-        columns = {
-            "key": key,
-            "task": batch.column("task"),
-            "event": batch.column("event"),
-            "error": batch.column("error"),
-            "bucket": _ran(run_ms) if isinstance(by, int) else buckets_of(run_ms),
-            "run_ms": run_ms.fill_null(0.0),
-            "max_run_ms": run_ms.fill_null(0.0),
-            "late": _late(batch, sla_ms),
-        }
-        return counted(columns, _CELL_KEYS, _CELL_MEASURES).cast(schema)
-
-    schema = pa.schema(
-        [
-            ("key", key_type),
-            *((name, pa.string()) for name in ("task", "event", "error")),
-            ("bucket", pa.int32()),
-            ("count", pa.int64()),
-            ("run_ms", pa.float64()),
-            ("max_run_ms", pa.float64()),
-            ("late", pa.int64()),
-        ]
-    )
-    columns = {*_key_columns(by), "task", "event", "error", "run_ms"}
-
-    def answer(said: pa.Table) -> list[Cell]:
-        found = added_up(said, _CELL_KEYS, (("count", "sum"), *_CELL_MEASURES))
-        return [Cell(label(by, key), task or NO_NAME, *rest) for key, task, *rest in _tuples(found)]
-
-    return Asked(frozenset(columns if sla_ms is None else {*columns, "wait_ms"}), ask, schema, answer)
-
-
-def ask_times(by: By | int, measures: Sequence[Measure]) -> Asked[Distributions]:
-    """The distributions of these times, by key."""
-
-    def ask(batch: pa.RecordBatch) -> pa.Table:
-        batch = batch.filter(batch.column("run_ms").is_valid())
-        return pa.concat_tables(
-            [_distribution(batch, by, number, each) for number, each in enumerate(measures)]
-        ).cast(schema)
-
-    schema = pa.schema(
-        [
-            ("key", _key_type(by)),
-            ("measure", pa.int32()),
-            ("bucket", pa.int32()),
-            ("count", pa.int64()),
-            ("max_ms", pa.float64()),
-        ]
-    )
-
-    def answer(said: pa.Table) -> Distributions:
-        found = added_up(said, ("key", "measure", "bucket"), (("count", "sum"), ("max_ms", "max")))
-        times: Distributions = {}
-        for key, measure, bucket, count, max_ms in _tuples(found):
-            histograms = times.setdefault(key, tuple(Histogram() for _ in measures))
-            histograms[measure].add(bucket, count, max_ms)
-        return times
-
-    columns = frozenset({*_key_columns(by), "event", "attempt", "wait_ms", "run_ms"})
-    return Asked(columns, ask, schema, answer)
-
-
-def ask_slowest(most: int, least_ms: float) -> Asked[list[SlowRun]]:
-    """The longest runs; of the files only row groups with runs that long are read."""
-    order = [("run_ms", "descending"), ("task_id", "ascending")]
-
-    def ask(batch: pa.RecordBatch) -> pa.Table:
-        batch = batch.filter(pc.greater_equal(batch.column("run_ms"), least_ms))
-        columns = {name: batch.column(name) for name in _SLOW_COLUMNS if name != "ended_at_ms"}
-        columns |= {
-            "ended_at_ms": instants_ms(batch),
-            "attempt": batch.column("attempt").fill_null(1),
-            "wait_ms": batch.column("wait_ms").fill_null(0.0),
-        }
-        found = pa.table({name: columns[name] for name in _SLOW_COLUMNS}).cast(schema)
-        return found.sort_by(order).slice(0, most)
-
-    schema = pa.schema(
-        [
-            *((name, pa.string()) for name in ("task_id", "task", "queue", "worker", "event")),
-            ("attempt", pa.int32()),
-            ("ended_at_ms", pa.int64()),
-            ("wait_ms", pa.float64()),
-            ("run_ms", pa.float64()),
-        ]
-    )
-
-    def answer(said: pa.Table) -> list[SlowRun]:
-        return [_slow_run(*row) for row in _tuples(said.sort_by(order).slice(0, most))]
-
-    columns = frozenset({*_SLOW_COLUMNS, "ts"} - {"ended_at_ms"})
-    return Asked(columns, ask, schema, answer, least_run_ms=least_ms)
-
-
-def ask_examples() -> Asked[dict[tuple[str, str], str]]:
-    """The latest message of each error of each task."""
-
-    def ask(batch: pa.RecordBatch) -> pa.Table:
-        batch = batch.filter(batch.column("error").is_valid())
-        texts = pc.utf8_slice_codeunits(batch.column("error_msg").cast(pa.string()), 0, _LONGEST_EXAMPLE)
-        columns = (batch.column("task"), batch.column("error"), instants_ms(batch), texts)
-        return _latest(pa.Table.from_arrays(list(columns), names=schema.names).cast(schema))
-
-    schema = pa.schema(
-        [("task", pa.string()), ("error", pa.string()), ("at_ms", pa.int64()), ("text", pa.string())]
-    )
-
-    def answer(said: pa.Table) -> dict[tuple[str, str], str]:
-        rows = _tuples(_latest(said))
-        return {(task or NO_NAME, error): text or "" for task, error, _, text in rows}
-
-    return Asked(frozenset({"task", "error", "error_msg", "ts"}), ask, schema, answer)
-
-
-def label(by: By | int, key: Key) -> str:
-    """The name of a group, as the report shows it; instants in UTC."""
-    if key is None:
-        return NO_NAME
-    match by:
-        case By.HOUR:
-            return datetime.fromtimestamp(int(key) / 1000, UTC).strftime("%Y-%m-%d %H:00")
-        case By.DAY:
-            return datetime.fromtimestamp(int(key) / 1000, UTC).strftime("%Y-%m-%d")
-        case _:
-            return str(key)
-
-
-def _key_columns(by: By | int) -> set[str]:
-    if isinstance(by, int) or by in _WIDTH_MS:
-        return {"ts"}
-    # Every node has a worker:0.
-    return {"node", "worker"} if by is By.WORKER else {str(by)}
-
-
-def _key_type(by: By | int) -> pa.DataType:
-    return pa.int64() if _key_columns(by) == {"ts"} else pa.string()
-
-
-def _keys(batch: pa.RecordBatch, by: By | int) -> pa.Array:
-    """What the rows are grouped by: a name, or the beginning of the step of time."""
-    if by is By.WORKER:
-        return _workers(batch)
-    if not isinstance(by, int) and by not in _WIDTH_MS:
-        return batch.column(str(by))
-    width_ms = by if isinstance(by, int) else _WIDTH_MS[by]
-    return pc.multiply(pc.divide(instants_ms(batch), width_ms), width_ms)
-
-
-def _workers(batch: pa.RecordBatch) -> pa.Array:
-    """`node/worker`; null where no worker was at work."""
-    node, worker = (batch.column(name).cast(pa.string()) for name in ("node", "worker"))
-    return pc.if_else(node.is_valid(), pc.binary_join_element_wise(node, worker, "/"), worker)
-
-
-def _ran(run_ms: pa.Array) -> pa.Array:
-    """One bucket for all runs: it tells only that there was one."""
-    return pc.if_else(run_ms.is_valid(), pa.scalar(0, pa.int32()), pa.scalar(None, pa.int32()))
-
-
-def _late(batch: pa.RecordBatch, sla_ms: float | None) -> pa.Array:
-    if sla_ms is None:
-        return pa.array(np.zeros(batch.num_rows, np.int64))
-    is_late = pc.greater(_times(batch, Measure.TOTAL), float(sla_ms))
-    return is_late.fill_null(False).cast(pa.int64())  # noqa: FBT003 - Arrow's signature
-
-
-def _times(batch: pa.RecordBatch, measure: Measure) -> pa.Array:
-    """The times that are meant; null where an event has none."""
-    run_ms, wait_ms = batch.column("run_ms"), batch.column("wait_ms")
-    none = pa.scalar(None, pa.float64())
-    match measure:
-        case Measure.RUN:
-            return run_ms
-        case Measure.WAIT:
-            # The wait of a later attempt would hold the earlier ones and the pauses between them.
-            return pc.if_else(pc.equal(batch.column("attempt"), 1), wait_ms, none)
-        case Measure.TOTAL:
-            is_success = pc.equal(batch.column("event").cast(pa.string()), "succeeded")
-            return pc.if_else(is_success, pc.add(wait_ms, run_ms), none)
-
-
-def _distribution(batch: pa.RecordBatch, by: By | int, number: int, measure: Measure) -> pa.Table:
-    ms = _times(batch, measure)
-    batch, ms = batch.filter(ms.is_valid()), ms.drop_null()
-    columns = {"key": _keys(batch, by), "bucket": buckets_of(ms), "max_ms": ms}
-    found = counted(columns, ("key", "bucket"), (("max_ms", "max"),))
-    return found.add_column(1, "measure", pa.array(np.full(found.num_rows, number, np.int32)))
-
-
-def _latest(table: pa.Table) -> pa.Table:
-    """The newest row of each task and error."""
-    groups = table.sort_by("at_ms").group_by(["task", "error"], use_threads=False)
-    found = groups.aggregate([("at_ms", "last"), ("text", "last")])
-    return found.select(["task", "error", "at_ms_last", "text_last"]).rename_columns(table.schema.names)
-
-
-def _slow_run(
-    task_id: str, task: str | None, queue: str | None, worker: str | None, *rest: float | str
-) -> SlowRun:
-    event, attempt, ended_at_ms, wait_ms, run_ms = rest
-    return SlowRun(
-        task_id=task_id,
-        task=task or NO_NAME,
-        queue=queue or NO_NAME,
-        worker=worker or NO_NAME,
-        event=str(event),
-        attempt=int(attempt),
-        ended_at_ms=int(ended_at_ms),
-        wait_ms=float(wait_ms),
-        run_ms=float(run_ms),
-    )
-
-
-# Any: values of several types, as the columns have them.
-def _tuples(found: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*[column.to_pylist() for column in found.columns], strict=True)
-
-
-def make_report(spark: SparkSession, question: Question, extent: Extent) -> Report:
+def make_report(engine: Engine, question: Question, extent: Extent) -> Report:
     """Read the lake and answer the question; `extent` is what `look_at_files` found."""
-    with trouble_in_a_sentence(question.lake):
-        selection = Selection(question.window, tuple(question.tasks), tuple(question.queues))
-        return _answer(EventFiles(spark, extent.files, selection), question, extent)
+    report = _answer(_event_files(engine, question, extent), question, extent)
+    if not question.is_compared:
+        return report
+    earlier = replace(question, window=question.window.before(), is_compared=False, is_forecast=False)
+    try:
+        extent = look_at_files(earlier.lake, earlier.window, earlier.queues)
+    except EmptyLake:
+        return report
+    return replace(report, before=_answer(_event_files(engine, earlier, extent), earlier, extent))
+
+
+def _event_files(engine: Engine, question: Question, extent: Extent) -> EventFiles:
+    selection = Selection(question.window, tuple(question.tasks), tuple(question.queues))
+    return EventFiles(engine, question.lake, extent.files, selection)
 
 
 def _answer(rows: EventFiles, question: Question, extent: Extent) -> Report:
     first_ms = max(extent.first_ms, question.window.since_ms or 0)
     last_ms = min(extent.last_ms, question.window.until_ms)
-    width_ms = step_ms(last_ms - first_ms)
-    by_key = ask_cells(question.by, question.sla_ms)
-    steps: list[Step] = []
-    examples: dict[tuple[str, str], str] = {}
-    if question.detail is Detail.PAGE:
-        cells, times, step_cells, step_times, examples = rows.answers(
-            by_key,
-            ask_times(question.by, [Measure.WAIT, Measure.TOTAL]),
-            ask_cells(width_ms),
-            ask_times(width_ms, [Measure.WAIT, Measure.RUN, Measure.TOTAL]),
-            ask_examples(),
-        )
-        steps = _steps(step_cells, step_times, width_ms)
-    else:
-        cells, times = rows.answers(by_key, ask_times(question.by, [Measure.WAIT]))
-    found = groups(cells, *_waits_and_totals(times, question.by))
+    width_ms, zone = step_ms(last_ms - first_ms), question.zone
+    is_page = question.detail is Detail.PAGE
+    measures = [Measure.WAIT, Measure.TOTAL] if is_page else [Measure.WAIT]
+    cells, times, names, kept = rows.answers(
+        ask_cells(question.by, question.sla_ms, zone),
+        ask_times(question.by, measures, zone),
+        ask_names(question.tasks, question.queues),
+        ask_slos(question.slos),
+    )
+    page = _page_parts(rows, width_ms, zone) if is_page else _PageParts()
+    found = groups(cells, *_waits_and_totals(times, question.by, zone))
     everything = whole(found, cells)
     return Report(
         question=question,
@@ -333,18 +89,83 @@ def _answer(rows: EventFiles, question: Question, extent: Extent) -> Report:
         step_ms=width_ms,
         whole=everything,
         groups=found,
-        steps=steps,
-        reasons=reasons(cells, examples),
+        steps=page.steps,
+        reasons=reasons(cells, page.examples),
         slow_runs=_slow_runs(rows, question.slowest, everything.times.run),
         gaps=_gaps(question, extent),
+        unknown=_unknown(question, names),
+        kept=kept,
+        storms=page.storms,
+        waits_by_hour=page.waits_by_hour,
+        forecast=_forecast(rows, first_ms, last_ms, zone) if question.is_forecast else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _PageParts:
+    """What a terminal does not show."""
+
+    steps: list[Step] = field(default_factory=list)
+    examples: dict[tuple[str, str], str] = field(default_factory=dict)
+    storms: list[Storm] = field(default_factory=list)
+    waits_by_hour: dict[tuple[int, int], Histogram] = field(default_factory=dict)
+
+
+def _page_parts(rows: EventFiles, width_ms: int, zone: str) -> _PageParts:
+    step_cells, step_times, hourly_waits, examples = rows.answers(
+        ask_cells(width_ms, zone=zone),
+        ask_times(width_ms, [Measure.WAIT, Measure.RUN, Measure.TOTAL], zone),
+        ask_times(HOUR_MS, [Measure.WAIT], zone),
+        ask_examples(),
+    )
+    waits = {int(at_ms): histograms[0] for at_ms, histograms in hourly_waits.items()}
+    return _PageParts(
+        _steps(step_cells, step_times, width_ms, zone),
+        examples,
+        storms(step_cells),
+        by_weekday_and_hour(waits, zone),
+    )
+
+
+def _unknown(question: Question, names: set[tuple[str, str]]) -> list[str]:
+    """Who asks for a task or a queue that is not there has mistyped it, or looks at the wrong time."""
+    tasks, queues = {task for task, _ in names}, {queue for _, queue in names}
+    told = [f"no event of task {task!r} is in the window" for task in question.tasks if task not in tasks]
+    told += [
+        f"no event of queue {queue!r} is in the window" for queue in question.queues if queue not in queues
+    ]
+    told += [
+        f"no event of task {slo.task!r} is in the window"
+        for slo in question.slos
+        if not any(map(slo.is_about, tasks))
+    ]
+    return told
+
+
+def _forecast(rows: EventFiles, first_ms: int, last_ms: int, zone: str) -> Forecast | None:
+    """From whole days only: the first and the last may have begun late, or end early."""
+    days, hours = rows.answers(ask_cells(DAY_MS, zone=zone), ask_cells(HOUR_MS, zone=zone))
+    by_day: dict[int, list[Cell]] = {}
+    for cell in days:
+        by_day.setdefault(int(cell.key), []).append(cell)
+    begin, end = floored(first_ms + DAY_MS - 1, DAY_MS, zone), floored(last_ms, DAY_MS, zone)
+    whole_days: list[Day] = []
+    at_ms = begin
+    while at_ms < end:
+        counts = tally(by_day.get(at_ms, []))
+        whole_days.append(Day(counts.enqueued, counts.run_ms))
+        at_ms = next_step(at_ms, DAY_MS, zone)
+    by_hour: dict[str, float] = {}
+    for cell in hours:
+        by_hour[cell.key] = by_hour.get(cell.key, 0.0) + cell.run_ms
+    return forecast(whole_days, max(by_hour.values(), default=0.0))
 
 
 def _gaps(question: Question, extent: Extent) -> list[str]:
     """Of the queues and the window that are asked about; what was before the first event only without one."""
     window, queues = question.window, set(question.queues)
     is_from_start = window.since_ms is None or window.since_ms <= extent.first_ms
-    before = dropped_before(question.lake) if is_from_start else {}
+    before = extent.checkpoint.dropped_before if is_from_start else {}
     losses = (
         loss for loss in book_of(question.lake).all() if loss.overlaps(window.since_ms, window.until_ms)
     )
@@ -353,31 +174,35 @@ def _gaps(question: Question, extent: Extent) -> list[str]:
     return [sentence for queue, sentence in told if not queues or queue in queues]
 
 
-def _waits_and_totals(times: Distributions, by: By) -> tuple[dict[str, Histogram], dict[str, Histogram]]:
-    by_name = {label(by, key): histograms for key, histograms in times.items()}
+def _waits_and_totals(
+    times: Distributions, by: By, zone: str
+) -> tuple[dict[str, Histogram], dict[str, Histogram]]:
+    by_name = {label(by, key, zone): histograms for key, histograms in times.items()}
     waits = {name: histograms[0] for name, histograms in by_name.items()}
     totals = {name: histograms[1] for name, histograms in by_name.items() if len(histograms) > 1}
     return waits, totals
 
 
-def _steps(cells: list[Cell], times: Distributions, width_ms: int) -> list[Step]:
+def _steps(cells: list[Cell], times: Distributions, width_ms: int, zone: str) -> list[Step]:
     """Every step between the first and the last, also those in which nothing happened."""
     cells_by_step: dict[int, list[Cell]] = {}
     for cell in cells:
         cells_by_step.setdefault(int(cell.key), []).append(cell)
     if not cells_by_step:
         return []
-    return [
-        _step(at_ms, cells_by_step.get(at_ms, []), Times(*times.get(at_ms, ())))
-        for at_ms in range(min(cells_by_step), max(cells_by_step) + 1, width_ms)
-    ]
+    steps, at_ms = [], min(cells_by_step)
+    while at_ms <= max(cells_by_step):
+        steps.append(_step(at_ms, cells_by_step.get(at_ms, []), Times(*times.get(at_ms, ()))))
+        at_ms = next_step(at_ms, width_ms, zone)
+    return steps
 
 
 def _step(at_ms: int, cells: list[Cell], times: Times) -> Step:
     run_ms_by_task: dict[str, float] = {}
     for cell in cells:
         run_ms_by_task[cell.task] = run_ms_by_task.get(cell.task, 0.0) + cell.run_ms
-    return Step(at_ms, tally(cells), times, run_ms_by_task)
+    errors = errors_by_step(cells).get(at_ms, {})
+    return Step(at_ms, tally(cells), times, run_ms_by_task, errors)
 
 
 def _slow_runs(rows: EventFiles, most: int, run: Histogram) -> list[SlowRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from mqworker.redaction import masked_text
@@ -17,6 +18,7 @@ from mqworker_services.pipeline.report.figures import (
     slowest,
 )
 from mqworker_services.pipeline.report.question import Report, Step
+from mqworker_services.pipeline.report.trends import Kept, Storm
 
 COUNTS = (
     *("enqueued", "started", "succeeded", "failed", "retried", "dead", "crashes"),
@@ -43,6 +45,16 @@ def document(report: Report) -> Document:
         "failures": [_reason(reason) for reason in report.reasons],
         "slowest_runs": [_slow_run(run) for run in report.slow_runs],
         "gaps": report.gaps,
+        "unknown": report.unknown,
+        "tz": question.zone,
+        "slos": [_kept(kept) for kept in report.kept],
+        "storms": [_storm(storm) for storm in report.storms],
+        "wait_by_hour": [
+            {"weekday": weekday, "hour": hour, **_distribution(waits)}
+            for (weekday, hour), waits in sorted(report.waits_by_hour.items())
+        ],
+        "before": None if report.before is None else _before(report.before),
+        "forecast": None if report.forecast is None else asdict(report.forecast),
         "step_ms": report.step_ms,
         "steps": [_step(step, report) for step in report.steps],
     }
@@ -76,7 +88,36 @@ def _distribution(histogram: Histogram) -> Document:
 
 
 def _step(step: Step, report: Report) -> Document:
-    return {"at": _instant(step.at_ms), **_counts(step.counts, report), **_times(step.times)}
+    return {
+        "at": _instant(step.at_ms),
+        **_counts(step.counts, report),
+        **_times(step.times),
+        "errors": step.errors,
+    }
+
+
+def _kept(kept: Kept) -> Document:
+    return {
+        "slo": kept.slo.text,
+        "good": kept.good,
+        "late": kept.late,
+        "dead": kept.dead,
+        "percent": None if kept.share is None else round(kept.share, 4),
+        "budget_burned": None if kept.burned is None else round(kept.burned, 4),
+    }
+
+
+def _storm(storm: Storm) -> Document:
+    return {**asdict(storm), "at": _instant(storm.at_ms)}
+
+
+def _before(report: Report) -> Document:
+    return {
+        "since": _instant(report.first_ms),
+        "until": _instant(report.last_ms),
+        "total": _group(report, report.whole),
+        "groups": [_group(report, group) for group in report.groups],
+    }
 
 
 def _reason(reason: Reason) -> Document:

@@ -78,7 +78,7 @@ def bucket_of(ms: float) -> int:
 
 # Any: pyarrow ships no types.
 def buckets_of(ms: Any) -> Any:  # noqa: ANN401
-    """The same for a column of times; null stays null, and what is no number counts as none."""
+    """The same for a column of times; null stays null, and what is not a number counts as none."""
     values = np.clip(ms.to_numpy(zero_copy_only=False), SHORTEST_MS, _LONGEST_MS)
     return pa.array(np.floor(np.log(values) / _LOG_GROWTH), pa.float64(), from_pandas=True).cast(pa.int32())
 

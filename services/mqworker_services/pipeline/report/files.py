@@ -9,27 +9,28 @@ compiled by Java first; decision 11 has the measurements.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mqworker.errors import MqworkerError
-from mqworker_services.pipeline.lake import EmptyLake, Lake, emptiness
+from mqworker_services.pipeline.checkpoint import Checkpoint, read_checkpoint
+from mqworker_services.pipeline.engine import Engine
+from mqworker_services.pipeline.lake import EmptyLake, Lake
+from mqworker_services.pipeline.lake_reading import as_stream, opened
+from mqworker_services.pipeline.parquet_files import column_limits
 from mqworker_services.pipeline.report.question import Window
-from mqworker_services.pipeline.schema import ARROW_SCHEMA, SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from mqworker_services.pipeline.schema import ARROW_SCHEMA, EVENT_KEY, SCHEMA_VERSION
+from mqworker_services.pipeline.table import LakeFile, LakeTable
 
 _READERS: Final = 4
+_INDISPENSABLE: Final = (*EVENT_KEY, "event", "ts", "queue")
+"""What makes a row an event of ours; any other column may be of a later version than a file."""
 
 
 class UnreadableLake(MqworkerError):
@@ -40,79 +41,69 @@ class UnreadableLake(MqworkerError):
 class Extent:
     """What the ends of the files tell: how many rows, and between which instants."""
 
-    files: tuple[Path, ...]
+    files: tuple[LakeFile, ...]
     rows: int
     first_ms: int
     last_ms: int
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
 class _Footer:
-    path: Path
+    file: LakeFile
     rows: int
     first_ms: int | None
     last_ms: int | None
-    version: int
 
 
-def look_at_files(lake: Lake, window: Window) -> Extent:
-    """Check every file of the window's days; raises EmptyLake or UnreadableLake."""
-    files = list(_files(lake, window))
+def look_at_files(lake: Lake, window: Window, queues: Collection[str] = ()) -> Extent:
+    """Check every file that the table has of the window; raises EmptyLake, BrokenFile or UnreadableLake."""
+    table = LakeTable.open(lake)
+    files = table.files(window.since_ms, window.until_ms, queues)
     with ThreadPoolExecutor(_READERS) as readers:
-        footers = [footer for footer in readers.map(_checked, files) if footer is not None]
+        footers = [*readers.map(partial(_checked, lake), files)]
     if not sum(footer.rows for footer in footers):
-        raise EmptyLake(_emptiness(lake, window))
-    return _extent(footers)
+        raise EmptyLake(_emptiness(table, window))
+    return replace(_extent(footers), checkpoint=read_checkpoint(table))
 
 
-def _files(lake: Lake, window: Window) -> Iterable[Path]:
+def _emptiness(table: LakeTable, window: Window) -> str:
+    if not table.files():
+        return f"the lake {table.lake.root} is empty; `mqworker pipeline archive --once` fills it"
     first, last = window.dates
-    superseded = lake.superseded()
-    for date, batch in lake.batches():
-        if (first is None or first <= date) and date <= last and (date, batch) not in superseded:
-            yield from sorted(lake.folder(date, batch).glob("[!._]*.parquet"))
+    return f"the lake {table.lake.root} has no events between {first or 'its beginning'} and {last}"
 
 
-def _emptiness(lake: Lake, window: Window) -> str:
-    if next(lake.batches(), None) is None:
-        return emptiness(lake)
-    first, last = window.dates
-    return f"the lake {lake.root} has no events between {first or 'its beginning'} and {last}"
-
-
-def _checked(path: Path) -> _Footer | None:
-    try:
-        metadata = pq.read_metadata(path)
-        footer = _footer(path, metadata)
-        columns = metadata.schema.to_arrow_schema()
-    except FileNotFoundError:
-        return None  # a compaction replaced it since it was listed
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableLake(
-            f"the file {path} is not readable as Parquet ({_first_line(error)}); mend or remove it"
-        ) from error
+def _checked(lake: Lake, file: LakeFile) -> _Footer:
+    with opened(lake, file) as parquet:
+        metadata, columns = parquet.metadata, parquet.schema_arrow
+        ts, versions = column_limits(metadata, "ts"), column_limits(metadata, "schema_v")
+    path, version = lake.storage.url(lake.file(file.path)), 0 if versions is None else versions[1]
     # A newer version first: it explains columns that are missing or look different.
-    if footer.version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise UnreadableLake(
-            f"the file {path} was written by a newer mqworker (schema_v {footer.version}, "
+            f"the file {path} was written by a newer mqworker (schema_v {version}, "
             f"known here up to {SCHEMA_VERSION}); update mqworker"
         )
     _check_columns(path, columns)
-    return footer
+    if ts is None:
+        return _Footer(file, metadata.num_rows, None, None)
+    first_ms, last_ms = (int(each.timestamp() * 1000) for each in ts)
+    return _Footer(file, metadata.num_rows, first_ms, last_ms)
 
 
 # Any: pyarrow ships no types.
-def _check_columns(path: Path, columns: Any) -> None:  # noqa: ANN401
-    missing = [name for name in ARROW_SCHEMA.names if name not in columns.names]
+def _check_columns(path: str, columns: Any) -> None:  # noqa: ANN401
+    missing = [name for name in _INDISPENSABLE if name not in columns.names]
     if missing:
         raise UnreadableLake(
             f"the file {path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
             "it was not written by `mqworker pipeline archive`"
         )
-    for field in ARROW_SCHEMA:
-        found = columns.field(field.name).type
-        if not _fits(found, field.type):
-            raise UnreadableLake(f"the file {path} has {field.name} as {found}; accepted is {field.type}")
+    for wanted in ARROW_SCHEMA:
+        if wanted.name in columns.names and not _fits(columns.field(wanted.name).type, wanted.type):
+            found = columns.field(wanted.name).type
+            raise UnreadableLake(f"the file {path} has {wanted.name} as {found}; accepted is {wanted.type}")
 
 
 def _fits(found: Any, wanted: Any) -> bool:  # noqa: ANN401 - as above
@@ -123,40 +114,15 @@ def _fits(found: Any, wanted: Any) -> bool:  # noqa: ANN401 - as above
     return bool(found == wanted)
 
 
-def _footer(path: Path, metadata: Any) -> _Footer:  # noqa: ANN401 - as above
-    ts, versions = _limits(metadata, "ts"), _limits(metadata, "schema_v")
-    return _Footer(
-        path=path,
-        rows=metadata.num_rows,
-        first_ms=None if ts is None else int(ts[0].timestamp() * 1000),
-        last_ms=None if ts is None else int(ts[1].timestamp() * 1000),
-        version=0 if versions is None else versions[1],
-    )
-
-
-def _limits(metadata: Any, column: str) -> tuple[Any, Any] | None:  # noqa: ANN401 - as above
-    if column not in metadata.schema.names:
-        return None
-    position = metadata.schema.names.index(column)
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    known = [group.column(position).statistics for group in groups]
-    known = [each for each in known if each is not None and each.has_min_max]
-    return (min(each.min for each in known), max(each.max for each in known)) if known else None
-
-
 def _extent(footers: list[_Footer]) -> Extent:
     first = [footer.first_ms for footer in footers if footer.first_ms is not None]
     last = [footer.last_ms for footer in footers if footer.last_ms is not None]
     return Extent(
-        files=tuple(footer.path for footer in footers),
+        files=tuple(footer.file for footer in footers),
         rows=sum(footer.rows for footer in footers),
         first_ms=min(first, default=0),
         last_ms=max(last, default=0),
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 AnswerT = TypeVar("AnswerT")
@@ -165,8 +131,6 @@ Ask = Callable[[pa.RecordBatch], pa.Table]
 """What is asked of some rows; runs on the executors."""
 
 _ROWS_AT_ONCE: Final = 500_000
-_TASKS_PER_CORE: Final = 2
-_SAID: Final = "question INT, said BINARY"
 _NAMES: Final = frozenset({"event", "task", "queue", "worker", "node", "error"})
 """Columns with few different values: they stay numbers and a list of names while they are counted."""
 _US_PER_MS: Final = 1_000
@@ -202,8 +166,9 @@ class Asked(Generic[AnswerT]):
 class EventFiles:
     """The events that a report is about."""
 
-    spark: SparkSession
-    files: Sequence[Path]
+    engine: Engine
+    lake: Lake
+    files: Sequence[LakeFile]
     selection: Selection
 
     # Any: each answer has the type of its question, which a list cannot say.
@@ -211,15 +176,18 @@ class EventFiles:
         """The answers to some questions, for which every file is read once."""
         least_ms = asked[0].least_run_ms if len(asked) == 1 else None
         columns = {column for each in asked for column in each.columns}
-        read = _reader(
-            [*map(str, self.files)], self.selection, columns, [each.ask for each in asked], least_ms
+        read = partial(
+            _said,
+            lake=self.lake,
+            selection=self.selection,
+            columns=columns,
+            questions=[each.ask for each in asked],
+            least_run_ms=least_ms,
         )
-        # A few tasks for each core even out files of different sizes; more would only cost.
-        tasks = min(len(self.files), _TASKS_PER_CORE * self.spark.sparkContext.defaultParallelism)
-        found = self.spark.range(0, len(self.files), 1, tasks).mapInArrow(read, _SAID).toArrow()
         tables: list[list[pa.Table]] = [[each.schema.empty_table()] for each in asked]
-        for number, said in zip(found["question"].to_pylist(), found["said"].to_pylist(), strict=True):
-            tables[number].append(pa.ipc.open_stream(said).read_all())
+        for position, said in enumerate(self.engine.each(read, self.files)):
+            # Whatever was read, all questions were answered in turn.
+            tables[position % len(asked)].append(pa.ipc.open_stream(said).read_all())
         return [each.answer(pa.concat_tables(parts)) for each, parts in zip(asked, tables, strict=True)]
 
 
@@ -248,54 +216,40 @@ def instants_ms(batch: pa.RecordBatch) -> pa.Array:
     return pc.divide(_instants_us(batch), _US_PER_MS)
 
 
-def _reader(
-    files: Sequence[str],
+def _said(
+    file: LakeFile,
+    *,
+    lake: Lake,
     selection: Selection,
     columns: set[str],
     questions: Sequence[Ask],
     least_run_ms: float | None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a Spark task does with the numbers of the files that it got."""
-
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for rows in read_file(files[number], selection, columns, least_run_ms):
-                    said = [_as_bytes(ask(rows)) for ask in questions]
-                    positions = pa.array(range(len(said)), pa.int32())
-                    yield pa.RecordBatch.from_arrays(
-                        [positions, pa.array(said, pa.binary())], ["question", "said"]
-                    )
-
-    return read
-
-
-def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    said: bytes = sink.getvalue().to_pybytes()
-    return said
+) -> Iterator[bytes]:
+    """What the rows of one file answer to all questions; on an executor."""
+    for rows in read_file(lake, file, selection, columns, least_run_ms):
+        yield from (as_stream(ask(rows)) for ask in questions)
 
 
 def read_file(
-    file: str, selection: Selection, columns: set[str], least_run_ms: float | None = None
+    lake: Lake, file: LakeFile, selection: Selection, columns: set[str], least_run_ms: float | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The selected events of one file, some at a time; raises UnreadableLake when it is damaged."""
-    try:
-        with pq.ParquetFile(file, read_dictionary=sorted(_NAMES & columns)) as parquet:
-            groups = _row_groups(parquet.metadata, least_run_ms)
-            # Most files lie in the window whole: their instants need not be looked at.
-            is_inside = _is_inside(parquet.metadata, selection.window)
-            needed = columns | (selection.columns - ({"ts"} if is_inside else set()))
-            for batch in parquet.iter_batches(
-                _ROWS_AT_ONCE, row_groups=groups, columns=sorted(needed), use_threads=False
-            ):
-                yield _selected(batch, selection, is_inside=is_inside)
-    except FileNotFoundError:
-        raise  # a compaction replaced it: told apart by its name
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableLake(f"the file {file} is damaged and cannot be read; mend or remove it") from error
+    """The selected events of one file, some at a time; columns that an older file lacks are null."""
+    with opened(lake, file, read_dictionary=sorted(_NAMES & columns)) as parquet:
+        groups = _row_groups(parquet.metadata, least_run_ms)
+        # Most files lie in the window whole: their instants need not be looked at.
+        is_inside = _is_inside(parquet.metadata, selection.window)
+        needed = columns | (selection.columns - ({"ts"} if is_inside else set()))
+        present = needed & set(parquet.schema_arrow.names)
+        for batch in parquet.iter_batches(
+            _ROWS_AT_ONCE, row_groups=groups, columns=sorted(present), use_threads=False
+        ):
+            yield _selected(_completed(batch, needed - present), selection, is_inside=is_inside)
+
+
+def _completed(batch: pa.RecordBatch, lacking: set[str]) -> pa.RecordBatch:
+    for name in sorted(lacking):
+        batch = batch.append_column(name, pa.nulls(batch.num_rows, ARROW_SCHEMA.field(name).type))
+    return batch
 
 
 def _selected(batch: pa.RecordBatch, selection: Selection, *, is_inside: bool) -> pa.RecordBatch:
@@ -333,6 +287,8 @@ def _row_groups(metadata: Any, least_run_ms: float | None) -> list[int]:  # noqa
 
 
 def _statistics(metadata: Any, column: str) -> list[Any]:  # noqa: ANN401 - as above
+    if column not in metadata.schema.names:
+        return [None] * metadata.num_row_groups
     position = metadata.schema.names.index(column)
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [group.column(position).statistics for group in groups]
@@ -350,30 +306,3 @@ def _named(found: pa.ChunkedArray, column: pa.Array) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(column.type):
         return found
     return column.dictionary.cast(pa.string()).take(found)
-
-
-_DAMAGED: Final = re.compile(r"UnreadableLake: (the file .+ is damaged .+)")
-_CHANGED: Final = "FileNotFoundError"
-
-
-@contextmanager
-def trouble_in_a_sentence(lake: Lake) -> Iterator[None]:
-    """Errors of Spark over this lake become UnreadableLake."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark, which is optional
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - same
-
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        raise UnreadableLake(sentence(lake, str(error))) from error
-
-
-def sentence(lake: Lake, said: str) -> str:
-    """What to tell about an error of Spark."""
-    if _CHANGED in said:
-        return f"the lake {lake.root} changed while it was read (a compaction?); run the report again"
-    found = _DAMAGED.search(said)
-    if found:
-        return found.group(1)
-    first_line = (said.strip().splitlines() or ["no reason given"])[0]
-    return f"Spark could not read the lake {lake.root}: {first_line}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import timedelta
 from html import escape
 from pathlib import Path
 from string import Template
@@ -28,6 +28,7 @@ from mqworker_services.pipeline.report.charts import (
 )
 from mqworker_services.pipeline.report.figures import PERCENTS, Group, Histogram
 from mqworker_services.pipeline.report.question import Report, Step
+from mqworker_services.pipeline.report.time_zones import UTC_NAME, local
 
 NOTHING: Final = '<span class="none">–</span>'  # noqa: RUF001 - an en dash: there is no value
 _TENTHS_BELOW: Final = 100
@@ -99,9 +100,9 @@ def share_bar(part: float, whole: float) -> Markup:
     return Markup(f"{bar}{escape(share(part, whole))}")
 
 
-def moment(at_ms: int) -> str:
-    """An instant in UTC, to the second."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def moment(at_ms: int, zone: str = UTC_NAME) -> str:
+    """An instant, to the second."""
+    return local(at_ms, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _cell(column: Column, value: Markup | str) -> str:
@@ -118,6 +119,9 @@ MOST_BARS: Final = 12
 
 _DAY_MS: Final = 86_400_000
 _PERCENT_STYLES: Final = ("s3", "s4", "s5")
+_ERROR_STYLES: Final = ("s2", "s5", "s4", "s3", "s1")
+_HOUR_MS: Final = 3_600_000
+_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +150,18 @@ def charts(report: Report) -> Iterator[Chart]:
     )
     if report.reasons:
         yield _failures(report)
+        yield _errors(report, axis)
     yield _busy(report)
+    if report.waits_by_hour:
+        yield _wait_by_hour(report)
 
 
 def _axis(report: Report, left: int | None = None) -> TimeAxis:
-    names = [_step_name(step, report.step_ms) for step in report.steps]
-    first_ms = report.steps[0].at_ms
+    zone = report.question.zone
+    names = [_step_name(step, report.step_ms, zone) for step in report.steps]
+    # The axis goes by the clock on the wall, as it went when the first step began.
+    offset = local(report.steps[0].at_ms, zone).utcoffset() or timedelta()
+    first_ms = report.steps[0].at_ms + round(offset.total_seconds() * 1000)
     return (
         TimeAxis(first_ms, report.step_ms, names)
         if left is None
@@ -159,8 +169,8 @@ def _axis(report: Report, left: int | None = None) -> TimeAxis:
     )
 
 
-def _step_name(step: Step, step_ms: int) -> str:
-    at = datetime.fromtimestamp(step.at_ms / 1000, UTC)
+def _step_name(step: Step, step_ms: int, zone: str) -> str:
+    at = local(step.at_ms, zone)
     return at.strftime("%a %d %b" if step_ms % _DAY_MS == 0 else "%a %d %b, %H:%M:%S").removesuffix(":00")
 
 
@@ -194,6 +204,38 @@ def _failures(report: Report) -> Chart:
     bars.sort(key=lambda bar: -sum(part.value for part in bar.parts))
     note = "Failed and crashed runs and burials; point at a part to see its error."
     return Chart("Failures by task", note, _scrolling(bar_chart("Failures by task", bars[:MOST_BARS])))
+
+
+def _errors(report: Report, axis: TimeAxis) -> Chart:
+    totals: dict[str, int] = {}
+    for step in report.steps:
+        for error, count in step.errors.items():
+            totals[error] = totals.get(error, 0) + count
+    frequent = sorted(totals, key=lambda error: (-totals[error], error))[: len(_ERROR_STYLES)]
+    series = [
+        Series(clean(error), style, [step.errors.get(error, 0) for step in report.steps])
+        for error, style in zip(frequent, _ERROR_STYLES, strict=False)
+    ]
+    drawn = column_chart("Errors over time", axis, series)
+    return Chart("Errors over time", "The most frequent ones.", _legend(series) + _scrolling(drawn))
+
+
+def _wait_by_hour(report: Report) -> Chart:
+    hours = [f"{hour:02d}:00" for hour in range(24)]
+    rows = [
+        (name, [_p95(report.waits_by_hour.get((weekday, hour))) for hour in range(24)])
+        for weekday, name in enumerate(_WEEKDAYS)
+    ]
+    axis = TimeAxis(0, _HOUR_MS, hours, NAMES_LEFT)
+    drawn = heat_map("Wait by weekday and hour, p95", axis, rows, duration_label)
+    note = (
+        f"p95 of the wait for the first run, by the clock of {report.question.zone}; the longer the stronger."
+    )
+    return Chart("When messages waited", note, _scrolling(drawn))
+
+
+def _p95(waits: Histogram | None) -> float:
+    return 0.0 if waits is None else waits.percentile(95) or 0.0
 
 
 def _busy(report: Report) -> Chart:
@@ -236,12 +278,17 @@ def page(report: Report) -> str:
     return template.substitute(
         title=escape(f"{heading} · mqworker"),
         heading=escape(heading),
-        subtitle=escape(f"{moment(report.first_ms)} to {moment(report.last_ms)} UTC"),
+        subtitle=escape(_span(report)),
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8").strip(),
         tiles=_tiles(report),
         sections="\n".join(_sections(report)),
         footer=escape(f"{report.whole.counts.events:,} events · mqworker pipeline report"),
     )
+
+
+def _span(report: Report) -> str:
+    zone = report.question.zone
+    return f"{moment(report.first_ms, zone)} to {moment(report.last_ms, zone)} {zone}"
 
 
 def section(title: str, note: str, content: str) -> str:
@@ -301,11 +348,76 @@ def _sections(report: Report) -> Iterator[str]:
     yield from (section(chart.title, chart.note, chart.content) for chart in charts(report))
     if report.reasons:
         yield section("Why runs failed", "By task and error, with what was said last.", _reasons(report))
+    if report.kept:
+        yield section("Promises", "What was late or given up counts against them.", _promises(report))
+    if report.storms:
+        yield section(
+            "Storms of retries",
+            "Times in which a task was tried again more often than it succeeded.",
+            _storms(report),
+        )
     by = report.question.by.value
+    if report.before is not None:
+        yield section(
+            f"Beside the time before, by {by}", _span(report.before), _beside(report, report.before)
+        )
     yield section(f"Counts by {by}", "Those that took most of the time come first.", _counts(report))
     yield section(f"Times by {by}", "From enqueue to first start, and of each run.", _times_table(report))
     if report.slow_runs:
         yield section("Slowest runs", "`mqworker job show ID` tells more about one.", _slow_runs(report))
+
+
+def _promises(report: Report) -> str:
+    columns = [Column("promise", "words"), *map(Column, ("kept", "late", "dead", "budget burned"))]
+    rows: list[list[Markup | str]] = [
+        [
+            clean(kept.slo.text),
+            Markup(NOTHING) if kept.share is None else f"{kept.share:.4g} %",
+            number(kept.late),
+            number(kept.dead),
+            Markup(NOTHING) if kept.burned is None else f"{100 * kept.burned:,.0f} %",
+        ]
+        for kept in report.kept
+    ]
+    return table(columns, rows)
+
+
+def _storms(report: Report) -> str:
+    columns = [Column("from", "words"), Column("task", "words"), Column("retried"), Column("succeeded")]
+    rows: list[list[Markup | str]] = [
+        [
+            moment(storm.at_ms, report.question.zone),
+            clean(storm.task),
+            number(storm.retried),
+            number(storm.succeeded),
+        ]
+        for storm in report.storms[:MOST_GROUPS]
+    ]
+    return table(columns, rows)
+
+
+def _beside(report: Report, before: Report) -> str:
+    earlier = {group.name: group for group in before.groups}
+    columns = [
+        Column(report.question.by.value, "words"),
+        *(
+            Column(name)
+            for measure in ("succeeded", "failed", "wait p95", "run p95")
+            for name in (measure, "before")
+        ),
+    ]
+    rows: list[list[Markup | str]] = [
+        [clean(group.name), *_pairs(group, earlier.get(group.name))] for group in report.groups[:MOST_GROUPS]
+    ]
+    return table(columns, rows)
+
+
+def _pairs(group: Group, earlier: Group | None) -> Iterator[Markup]:
+    both = (group, earlier)
+    for name in ("succeeded", "failed"):
+        yield from (number(0 if each is None else getattr(each.counts, name)) for each in both)
+    for name in ("wait", "run"):
+        yield from (time(None if each is None else getattr(each.times, name).percentile(95)) for each in both)
 
 
 def _counts(report: Report) -> str:
@@ -359,13 +471,13 @@ def _reasons(report: Report) -> str:
 
 def _slow_runs(report: Report) -> str:
     columns = [
-        *(Column(name, "words") for name in ("task", "id", "queue", "worker", "ended (UTC)", "as")),
+        *(Column(name, "words") for name in ("task", "id", "queue", "worker", "ended", "as")),
         *(Column(name) for name in ("attempt", "wait", "run")),
     ]
     rows: list[list[Markup | str]] = [
         [
             *(clean(text) for text in (run.task, run.task_id, run.queue, run.worker)),
-            moment(run.ended_at_ms),
+            moment(run.ended_at_ms, report.question.zone),
             clean(run.event),
             str(run.attempt),
             time(run.wait_ms),

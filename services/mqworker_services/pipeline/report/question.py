@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
-from pathlib import Path
 from typing import Final
 
 from mqworker.errors import InvalidArgument
 from mqworker_services.pipeline.lake import Lake
-from mqworker_services.pipeline.report.figures import Counts, Group, Reason, SlowRun, Times
+from mqworker_services.pipeline.report.figures import Counts, Group, Histogram, Reason, SlowRun, Times
+from mqworker_services.pipeline.report.time_zones import UTC_NAME, instant_ms
+from mqworker_services.pipeline.report.trends import Forecast, Kept, Slo, Storm
 
 MOST_STEPS: Final = 84
 """A week in steps of two hours: more would be finer than the eye sees on a page."""
@@ -44,11 +45,19 @@ class Window:
         first = None if self.since_ms is None else _date_of(self.since_ms)
         return first, _date_of(self.until_ms - 1)
 
+    def before(self) -> Window:
+        """The window of the same length that ends where this one begins; raises without a beginning."""
+        if self.since_ms is None:
+            raise InvalidArgument(
+                "--compare is given without --since; accepted is both: --since 7d --compare"
+            )
+        return Window(max(0, 2 * self.since_ms - self.until_ms), self.since_ms)
 
-def window(since: str | None, until: str | None, now_ms: int) -> Window:
+
+def window(since: str | None, until: str | None, now_ms: int, zone: str = UTC_NAME) -> Window:
     """The window that `--since` and `--until` ask for."""
-    until_ms = now_ms if until is None else parse_instant("--until", until, now_ms)
-    since_ms = None if since is None else parse_instant("--since", since, now_ms)
+    until_ms = now_ms if until is None else parse_instant("--until", until, now_ms, zone)
+    since_ms = None if since is None else parse_instant("--since", since, now_ms, zone)
     if since_ms is not None and since_ms >= until_ms:
         raise InvalidArgument(
             f"--since is {since!r}, which is not before --until ({until!r}); accepted is an earlier instant"
@@ -58,20 +67,20 @@ def window(since: str | None, until: str | None, now_ms: int) -> Window:
     return Window(since_ms, until_ms)
 
 
-def parse_instant(option: str, text: str, now_ms: int) -> int:
-    """`7d` (ago), `2026-01-31` or `2026-01-31T18:00+01:00`, in milliseconds; UTC unless it says otherwise."""
+def parse_instant(option: str, text: str, now_ms: int, zone: str = UTC_NAME) -> int:
+    """`7d` (ago), `2026-01-31` or `2026-01-31T18:00+01:00`, in ms; in the zone unless it says another."""
     ago = _AGO.fullmatch(text)
     if ago:
         return max(0, now_ms - int(ago.group(1)) * _UNITS[ago.group(2)])
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
+            return max(0, instant_ms(moment, zone))
         return max(0, int(moment.timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(
             f"{option} is {text!r}; accepted is a time ago such as 90m, 24h, 7d or 2w, "
-            "a date such as 2026-01-31, or a moment such as 2026-01-31T18:00 (UTC)"
+            "a date such as 2026-01-31, or a moment such as 2026-01-31T18:00"
         ) from error
 
 
@@ -91,6 +100,7 @@ class By(StrEnum):
     TASK = "task"
     QUEUE = "queue"
     WORKER = "worker"
+    NODE = "node"
     HOUR = "hour"
     DAY = "day"
 
@@ -114,6 +124,12 @@ class Question:
     slowest: int = 10
     sla_ms: float | None = None
     detail: Detail = Detail.TABLE
+    zone: str = UTC_NAME
+    """Whose days and hours are meant."""
+    slos: Sequence[Slo] = ()
+    is_compared: bool = False
+    """Whether the time before, as long as the window, stands beside it."""
+    is_forecast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,7 @@ class Step:
     counts: Counts
     times: Times
     run_ms_by_task: dict[str, float]
+    errors: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +158,18 @@ class Report:
     slow_runs: list[SlowRun]
     gaps: list[str]
     """What the lake does not hold of the window, a sentence each."""
+    unknown: list[str] = field(default_factory=list)
+    """Tasks and queues that were asked for and have no event in the window, a sentence each."""
+    kept: list[Kept] = field(default_factory=list)
+    storms: list[Storm] = field(default_factory=list)
+    waits_by_hour: dict[tuple[int, int], Histogram] = field(default_factory=dict)
+    """By weekday (0 is Monday) and hour."""
+    before: Report | None = None
+    """The same for the time before."""
+    forecast: Forecast | None = None
 
     @property
-    def lake(self) -> Path:
+    def lake(self) -> str:
         """Where the events were read."""
         return self.question.lake.root
 

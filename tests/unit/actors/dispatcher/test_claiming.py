@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from mqworker.actors.dispatcher.claiming import FIRST_LIMITED
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
+from mqworker.actors.dispatcher.permits import FIRST_LIMITED
 from mqworker.actors.dispatcher.queue import Receipt
 from mqworker.actors.dispatcher.workers import Idle, WorkerState
 from mqworker.actors.mail import (
@@ -112,25 +112,17 @@ def test_a_report_is_settled_though_another_queue_took_all_the_room(stage: Stage
     assert claimed == []
 
 
-def test_what_may_run_once_is_acknowledged_when_somebody_is_free_and_not_before(stage: Stage) -> None:
+def test_what_may_run_once_is_handed_out_like_any_other_and_acknowledged_by_nobody_here(stage: Stage) -> None:
     stage.hire("worker:0", task={"once": True})
     stage.store.line = [a_record(0)]
-    stage.turn()
-    first = stage.turn()[0]
-    stage.finish("worker:0", first)
-    stage.store.settled.clear()
-    stage.store.line = [a_record(number) for number in range(1, 6)]
 
-    stage.turn()
-    handed = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
-    acked_before_drain = len(stage.store.settled)
+    posts = [*stage.turn(), *stage.turn()]
     stage.mail(Drain(1_000))
     stage.turn()
-    stage.turn()
 
-    assert [len(cast(RunDeliveries, post.mail).fences) for post in handed] == [1]
-    assert acked_before_drain == 2  # the first one's report, and the ack of the one that was handed out
-    assert stage.store.settled[-1].count("again") == 4  # the others were released
+    handed = [post for post in posts if isinstance(post.mail, RunDeliveries)]
+    assert [cast(RunDeliveries, post.mail).records for post in handed] == [[a_record(0)]]
+    assert stage.store.settled == []
 
 
 def test_limited_messages_are_let_in_though_a_long_line_takes_all_the_room(stage: Stage) -> None:
@@ -164,18 +156,6 @@ def test_a_permit_is_counted_from_before_the_claim_was_sent(stage: Stage) -> Non
 
     mail = cast(RunDeliveries, post.mail)
     assert mail.start_by_ms == {mail.fences[0]: stage.now_ms + 70}
-
-
-def test_what_runs_at_most_once_is_not_acknowledged_when_its_permit_has_ended(stage: Stage) -> None:
-    stage.hire("worker:0", task={"limited": True, "once": True})
-    records = [a_record(number).replace(b"0--3", b"0-l3") for number in range(2)]
-    stage.store.line = [record.replace(b"task body", b"task 70;t=1/1000/1 body") for record in records]
-    stage.turn()  # one is acknowledged and handed out, the other waits for the worker
-
-    stage.turn(passed_ms=75)
-    stage.turn()
-
-    assert [len(arguments) for arguments in stage.store.settled if "again" in arguments] != []
 
 
 def test_the_rate_limiter_is_told_seldom_while_nothing_limited_is_heard_of(stage: Stage) -> None:

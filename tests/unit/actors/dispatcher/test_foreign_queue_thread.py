@@ -11,7 +11,6 @@ from mqworker.actors.dispatcher.foreign_queue_thread import (
     COUNT_AT_LEAST_EVERY_MS,
     COUNT_EVERY_MS,
     ForeignQueueThread,
-    fences_since,
 )
 from mqworker.errors import StoreUnavailable
 from mqworker.log import get_logger
@@ -52,6 +51,7 @@ class ListQueue:
         self.claims: list[int] = []
         self.extended: list[list[int]] = []
         self.lost: set[int] = set()
+        self.steps: list[str] = []
         self.reclaims = self.counted = 0
         self.is_away = False
 
@@ -73,6 +73,18 @@ class ListQueue:
         self.extended.append([each.fence for each in deliveries])
         return [each for each in deliveries if each.fence in self.lost]
 
+    def begin_adoption(self) -> None:
+        self.steps.append("begin")
+
+    def adopt(self, *deliveries: Delivery) -> list[Delivery]:
+        self._answer()
+        self.steps.append("adopt")
+        return [each for each in deliveries if each.fence in self.lost]
+
+    def end_adoption(self) -> None:
+        self._answer()
+        self.steps.append("end")
+
     def reclaim(self) -> tuple[int, int]:
         self.reclaims += 1
         return 0, 0
@@ -89,19 +101,20 @@ class ListQueue:
 class ThreadByHand:
     """Its rounds are made by the test: the thread is never started."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, is_first: bool = True) -> None:
         self.model = model
         self.queue, self.clock, self.wake_ups = ListQueue(), HandClock(), 0
         self.opened = 0
         self.thread = ForeignQueueThread(
             model,
             self._open,
-            fences=fences_since(7),
             wake_dispatcher=self._note_wake_up,
             max_crashes=5,
             clock=self.clock,
             log=get_logger(),
         )
+        if is_first:
+            self.thread.end_adoption()
 
     def round(self, after_ms: int = 0) -> None:
         self.clock.ms += after_ms
@@ -135,7 +148,7 @@ def queue_thread(request: pytest.FixtureRequest) -> Iterator[ThreadByHand]:
     return ThreadByHand(request.param)
 
 
-def test_what_is_wanted_is_claimed_under_fences_that_last_or_are_our_own(queue_thread: ThreadByHand) -> None:
+def test_what_is_wanted_is_claimed_under_fences_that_last(queue_thread: ThreadByHand) -> None:
     queue_thread.queue.line = [a_delivery(1), a_delivery(2), a_delivery(3)]
     queue_thread.thread.want(2)
 
@@ -143,8 +156,7 @@ def test_what_is_wanted_is_claimed_under_fences_that_last_or_are_our_own(queue_t
     claimed = queue_thread.thread.take_claimed()
 
     records = [decode_record(record, fence) for fence, record in claimed]
-    own = [1, 2] if queue_thread.model.has_lasting_fences else [7_000_000, 7_000_001]
-    assert [fence for fence, _ in claimed] == own
+    assert [fence for fence, _ in claimed] == [1, 2]
     assert [(each.id, each.max_crashes) for each in records] == [("m1", 5), ("m2", 5)]
     assert (queue_thread.thread.held, queue_thread.wake_ups, queue_thread.thread.take_claimed()) == (2, 1, [])
 
@@ -366,3 +378,46 @@ def test_what_ended_the_thread_is_raised_where_somebody_sees_it(queue_thread: Th
     assert queue_thread.wake_ups == 1
     with pytest.raises(RuntimeError, match="a bug"):
         queue_thread.thread.take_claimed()
+
+
+def test_what_workers_hold_is_adopted_before_anything_of_it_is_settled(queue_thread: ThreadByHand) -> None:
+    successor = ThreadByHand(queue_thread.model, is_first=False)
+    successor.queue.lost = {2}
+    successor.thread.adopt({1: a_delivery(1), 2: a_delivery(2)})
+    successor.report(Ack(a_delivery(1)), Ack(a_delivery(2)))
+
+    successor.round()
+
+    assert (successor.queue.steps, successor.queue.reclaims) == (["begin", "adopt"], 0)
+    assert [each.delivery.fence for each in successor.queue.settled] == [1]
+    assert successor.thread.take_lost() == [2]
+
+
+def test_what_is_left_is_anybodys_when_all_workers_have_spoken_and_not_before(
+    queue_thread: ThreadByHand,
+) -> None:
+    successor = ThreadByHand(queue_thread.model, is_first=False)
+    successor.round(60_000)
+    successor.thread.adopt({1: a_delivery(1)})
+    successor.thread.end_adoption()
+
+    successor.round(60_000)
+    successor.round(60_000)
+
+    assert successor.queue.steps == ["begin", "adopt", "end"]
+    assert successor.queue.reclaims == 2
+
+
+def test_while_the_queue_is_away_nothing_is_adopted_and_nothing_forgotten(queue_thread: ThreadByHand) -> None:
+    successor = ThreadByHand(queue_thread.model, is_first=False)
+    successor.round()
+    successor.queue.is_away = True
+    successor.thread.adopt({1: a_delivery(1)})
+    successor.thread.end_adoption()
+    successor.round()
+    successor.queue.is_away = False
+
+    successor.round(OUTAGE_ROUND_MS)
+
+    assert successor.queue.steps == ["begin", "adopt", "end"]
+    assert successor.thread.held == 1

@@ -4,13 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from mqworker.actors.dispatcher.give_back import MOST_ASKED_FOR
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
-from mqworker.actors.mail import (
-    PeerLost,
-    RunDeliveries,
-    WorkerReady,
-)
+from mqworker.actors.mail import PeerAttached, RunDeliveries, WorkerReady
 from tests.support.dispatcher_stage import Stage, a_record
 
 
@@ -93,25 +90,6 @@ def test_a_busy_node_with_a_free_event_loop_does_not_hoard_what_it_cannot_run(st
     assert stage.dispatcher.next_turn_in_ms(stage.now_ms) > 0, "and the loop is at rest meanwhile"
 
 
-def test_what_may_run_once_and_was_acknowledged_is_not_given_back(stage: Stage) -> None:
-    """The ack took as long as an outage, and the worker it was for is gone: no line has it any more."""
-    stage.hire("worker:0", task={"once": True})
-    stage.store.line = [a_record(0)]
-    stage.turn()
-    stage.store.is_away = True
-    stage.turn()
-    stage.mail(PeerLost("worker:0"))
-    stage.store.is_away = False
-
-    for _ in range(4):
-        stage.turn(passed_ms=2_000)
-    stage.hire("worker:1", task={"once": True})
-    handed = [post for post in stage.turn() if isinstance(post.mail, RunDeliveries)]
-
-    assert not any("again" in settlement for settlement in stage.store.settled)
-    assert [post.to for post in handed] == ["worker:1"]
-
-
 def test_what_no_worker_knows_is_parked_without_asking_one(stage: Stage) -> None:
     stage.hire("worker:0", task={})
     stage.store.line = [a_record(1).replace(b" task ", b" gone "), a_record(2)]
@@ -123,3 +101,34 @@ def test_what_no_worker_knows_is_parked_without_asking_one(stage: Stage) -> None
     (parked,) = [settled for settled in stage.store.settled if "park" in settled]
     at = parked.index("park")
     assert parked[at + 3] == "-", "the mark of an unknown task"
+
+
+def asked_for(stage: Stage) -> dict[str, set[str]]:
+    """By queue, the tasks whose parked messages the claims since the last time asked for."""
+    asked: dict[str, set[str]] = {}
+    for call in [call for calls in stage.store.attempts for call in calls if call.script.name == "claim"]:
+        asked.setdefault(call.keys[0], set()).update(map(str, call.arguments[6::2]))
+    stage.store.attempts.clear()
+    return asked
+
+
+def test_with_thousands_of_tasks_and_queues_each_queue_is_asked_for_its_own_and_by_turns_for_all(
+    stage: Stage,
+) -> None:
+    size = 200
+    usual = {"async": False, "once": False, "limited": False, "retries": 3}
+    tasks = {f"task{number}": {**usual, "queue": f"queue{number}"} for number in range(size)}
+    stage.mail(PeerAttached("worker:0"))
+    stage.mail(WorkerReady(tasks, {f"queue{number}": {} for number in range(size)}, 1, 1), "worker:0")
+    in_full: set[str] = set()
+    for _ in range(size * size // MOST_ASKED_FOR + 1):
+        stage.turn(1_000)
+        while stage.dispatcher.next_turn_in_ms(stage.now_ms) == 0:
+            stage.turn()
+        asked = asked_for(stage)
+        assert len(asked) == size
+        assert all(f"task{key.split('queue')[1].split('}')[0]}" in names for key, names in asked.items())
+        assert sum(map(len, asked.values())) <= 2 * (MOST_ASKED_FOR + size)
+        in_full |= {key for key, names in asked.items() if len(names) == size}
+
+    assert len(in_full) == size

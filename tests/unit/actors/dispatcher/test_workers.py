@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqworker.actors.dispatcher.run_times import LARGEST_BATCH, RunTimes
+from mqworker.actors.dispatcher.run_times import BATCH_MS, LARGEST_BATCH, LONG_LINE_BATCH_MS, RunTimes
 from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
 
 
@@ -162,12 +162,11 @@ def test_of_workers_with_different_code_only_those_that_know_a_task_are_given_it
 def test_what_a_node_knows_is_what_its_workers_know_that_take_work() -> None:
     workers = mixed_workers()
 
-    known = dict(zip(workers.known_versions()[::2], workers.known_versions()[1::2], strict=True))
-    assert known == {"pay": "-", "mail": "v1"}, "of several versions, any call may fit one"
+    assert workers.known_versions() == {"pay": "-", "mail": "v1"}, "of several versions, any call may fit one"
     assert (workers.knows(b"mail"), workers.knows(b"unknown")) == (True, False)
 
     workers.retire("worker:1")
-    assert (workers.knows(b"mail"), workers.known_versions()) == (False, ["pay", "v1"])
+    assert (workers.knows(b"mail"), workers.known_versions()) == (False, {"pay": "v1"})
 
     workers.leave("worker:0")
     assert workers.knows(b"mail"), "nobody is there to be asked"
@@ -240,3 +239,15 @@ def test_an_expectation_rises_at_once_and_falls_slowly() -> None:
 
     assert risen == 100.0
     assert fallen == 80.0
+
+
+def test_a_batch_holds_more_work_while_a_line_is_long_but_not_more_tasks() -> None:
+    slow, quick = RunTimes(), RunTimes()
+    slow.note({"task": (10, 100.0)})
+    quick.note({"task": (100, 1.0)})
+
+    assert slow.batch_ms(is_line_long=False) == BATCH_MS
+    assert slow.batch_ms(is_line_long=True) == LONG_LINE_BATCH_MS
+    assert quick.batch_ms(is_line_long=True) == BATCH_MS
+    assert RunTimes().batch_ms(is_line_long=True) == BATCH_MS
+    assert slow.batch_size(batch_ms=LONG_LINE_BATCH_MS) == 4

@@ -259,19 +259,6 @@ def test_what_strayed_cannot_be_begun_afterwards(stage: Stage) -> None:
     assert not redeem(stage, ticket, 900)
 
 
-def test_what_may_run_once_is_acknowledged_before_anybody_begins_it(stage: Stage) -> None:
-    stage.hire("worker:0", task={"once": True})
-    stage.turn()
-    (ticket,) = offered(stage)
-
-    stage.hand_over(900, RECORD, ticket)
-    posts = stage.turn()
-    posts += stage.turn()
-
-    assert handed_out(posts) == [("worker:0", [900])]
-    assert len(stage.store.settled) == 1
-
-
 def test_a_drain_waits_for_what_began_by_itself(stage: Stage) -> None:
     stage.hire("worker:0")
     stage.turn()

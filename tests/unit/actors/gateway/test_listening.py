@@ -12,6 +12,7 @@ import pytest
 from mqworker.actors.gateway.listening import listen
 from mqworker.errors import ConfigurationError
 from mqworker.model.gateway_options import GatewayOptions, TcpPlace, UnixPlace
+from mqworker.model.gateway_users import users_of_token
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -39,4 +40,4 @@ def test_tls_without_a_token_is_refused_where_other_machines_come(tmp_path: Path
     with pytest.raises(ConfigurationError, match="accepted: a loopback address"):
         GatewayOptions("redismq", place, tls_certificate=file, tls_key=file)
 
-    GatewayOptions("redismq", place, token="t", tls_certificate=file, tls_key=file)  # noqa: S106 - made up
+    GatewayOptions("redismq", place, users=users_of_token("t"), tls_certificate=file, tls_key=file)

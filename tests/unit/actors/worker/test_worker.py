@@ -54,9 +54,11 @@ class Stage:
         self.slots, self.tickets, self.clock = RunSlots(path), Tickets(path), ManualClock()
         self.store = ScriptedStore()
         self.ran: list[str] = []
+        self.quarantine = Quarantine()
         self.now_ms = 1_000
         app = App("shop")
         app.task(name="quick")(lambda: self.ran.append("quick"))
+        app.task(name="ten_ms")(lambda: self.clock.advance(ms=10))
         app.task(name="once", delivery="at_most_once")(lambda: self.ran.append("once"))
         self.worker = Worker(
             "worker:0",
@@ -64,7 +66,7 @@ class Stage:
             TaskRunner(app.registry, worker="worker:0", node="n", clock=self.clock),
             readiness(app, Settings()),
             slots=self.slots,
-            early_start=EarlyStart(0, self.tickets, self._open_store, get_logger(), Quarantine()),
+            early_start=EarlyStart(0, self.tickets, self._open_store, get_logger(), self.quarantine),
             report=Report(lambda queue: WorkQueueCalls(queue, WorkQueueOptions()), {}, frozenset()),
             limits=WorkerLimits(None, None, lambda: 0),
             announcements=(),
@@ -186,17 +188,17 @@ def test_what_comes_with_another_ticket_is_left_to_the_dispatcher(stage: Stage) 
     assert stage.ran == []
 
 
-def test_what_may_run_once_is_left_to_the_dispatcher(stage: Stage) -> None:
+def test_what_may_run_once_makes_an_early_start_too_for_its_start_is_acknowledged(stage: Stage) -> None:
     stage.listen()
     stage.tickets.issue(0, TICKET)
 
     stage.hand_over(900, "once")
 
-    assert stage.turn() == []
-    assert stage.tickets.cancel(0, TICKET) == CANCELLED
+    assert stage.turn() == [900]
+    assert stage.ran == ["once"]
 
 
-def test_so_is_a_task_that_it_does_not_know(stage: Stage) -> None:
+def test_a_task_that_it_does_not_know_is_left_to_the_dispatcher(stage: Stage) -> None:
     stage.listen()
     stage.tickets.issue(0, TICKET)
 
@@ -379,3 +381,25 @@ def test_it_leaves_at_once_when_the_supervisor_says_so_for_nobody_is_left_to_acc
     stage.turn()
 
     assert stage.worker.is_done
+
+
+@pytest.mark.parametrize(("stint_ms", "reported"), [(10, [1]), (40, [1, 2, 3, 4])])
+def test_it_reports_after_as_long_as_the_dispatcher_says(
+    stage: Stage, stint_ms: int, reported: list[int]
+) -> None:
+    records = [a_record("ten_ms")] * 5
+    stage.now_ms = stage.clock.monotonic_ms()
+    stage.worker.handle(
+        RunDeliveries("default", [1, 2, 3, 4, 5], records, stint_ms=stint_ms), DISPATCHER, stage.now_ms
+    )
+
+    assert stage.turn() == reported
+
+
+def test_the_word_that_it_listens_to_a_channel_now_is_no_rubbish(stage: Stage) -> None:
+    stage.listen()
+    stage.store.calls.append((CHANNEL, b""))
+
+    stage.turn()
+
+    assert not stage.quarantine.facts()

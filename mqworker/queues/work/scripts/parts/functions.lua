@@ -3,9 +3,10 @@
 -- Needs: namespace, kept, window_ms, key_patterns, run_push, run_pop, run_ack, run_recover, run_inspect.
 
 local function keys_of(name)
-  if not string.match(name, '^[%w_][%w_.-]*$') or #name > 128 then return nil end
-  local keys = {}
-  for i, pattern in ipairs(key_patterns) do keys[i] = string.gsub(pattern, '%%s', name) end
+  -- As the name stands in keys: with escapes like %20 (model/names.py), which mean something else to gsub.
+  if not string.match(name, '^[%w_%%][%w_.:%%-]*$') or #name > 128 then return nil end
+  local keys, literal = {}, string.gsub(name, '%%', '%%%%')
+  for i, pattern in ipairs(key_patterns) do keys[i] = string.gsub(pattern, '%%s', literal) end
   return keys
 end
 

@@ -2,6 +2,7 @@
 --   i  an id chosen by the caller: until settled, and for a window after it (a lost reply may be repeated late)
 --   r  until settled    w  until claimed    t  until an instant
 --   l  until claimed, and a second call replaces the first as long as that is delayed
+--   n  until settled; a second call takes the key over, and whoever had it is cancelled, also while it runs
 --   m  a member of a workflow: until settled and whatever follows from it is done (decision 5)
 -- A guard is 'id expires_at_ms', 0 for "while that message lives".
 -- Needs: keys, clock, record.

@@ -4,14 +4,14 @@
 --   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
 --   26- id, task, [guard], [deadline], [limits], each with a space; body
 --   A permit stands before the limits, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
---   ms' since it was claimed.
+--   ms' since it was claimed. Behind the limits, after a '&', stands what it costs of rates by weight, if any, with commas.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlm%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlmn%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
--- A deadline of more digits is no instant, and no number that Lua or Python could count with.
+-- A deadline of more digits is not an instant, and no number that Lua or Python could count with.
 local DEADLINE = '%d' .. string.rep('%d?', 14) .. ' '
 
 -- Whether the bytes are a record in every field that scripts rely on; model/record.py asks for the same.
@@ -60,7 +60,7 @@ local function deadline_of(record)
   return tonumber(string.match(record, '^[^ ]+ [^ ]+ [^ ]+ (%d+) ', 26))
 end
 
--- Its limits, where is_limited; its permit, if it has one; where the field begins and ends.
+-- Its limits, where is_limited; its permit, if it has one; where the field begins and ends; '&' and its costs, or ''.
 local function limits_field(record)
   local pattern = '^[^ ]+ [^ ]+ '
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
@@ -68,7 +68,8 @@ local function limits_field(record)
   local _, before = string.find(record, pattern, 26)
   local last = string.find(record, ' ', before + 1, true) - 1
   local _, permit_last, permit = string.find(record, '^([%d+]+);', before + 1)
-  return string.sub(record, (permit_last or before) + 1, last), permit, before, last
+  local limits, costs = string.match(string.sub(record, (permit_last or before) + 1, last), '^([^&]*)(.*)$')
+  return limits, permit, before, last, costs
 end
 
 local function limits_of(record)
@@ -77,9 +78,9 @@ end
 
 -- The record with another permit, '' for none.
 local function with_permit(record, permit)
-  local limits, old_permit, before, last = limits_field(record)
+  local limits, old_permit, before, last, costs = limits_field(record)
   if permit == (old_permit or '') then return record end
-  return string.sub(record, 1, before) .. (permit == '' and '' or permit .. ';') .. limits .. string.sub(record, last + 1)
+  return string.sub(record, 1, before) .. (permit == '' and '' or permit .. ';') .. limits .. costs .. string.sub(record, last + 1)
 end
 
 -- Whether its deadline has passed: such a message is neither delivered nor cancelled any more.

@@ -17,7 +17,7 @@ local function unpack_popped(text)
   return tonumber(at_ms or 0), tonumber(deliveries or 0), record or '' -- foreign bytes count as long ago
 end
 
--- What a client pushed; bytes that are no record are their own element.
+-- What a client pushed; bytes that are not a record are their own element.
 local function element_of(record)
   return is_record(record) and body_of(record) or record
 end

@@ -1,5 +1,5 @@
 -- take: removes records from the waiting lines, urgent first, passing over what is no longer to be delivered.
--- Needs: keys, clock, record, place, limited, guard, report, announce.
+-- Needs: slices, keys, clock, record, place, slots, limited, guard, report, announce.
 
 local MOST_BYTES = 8 * 1024 * 1024 -- a thousand long messages must not fill anybody's memory; one always fits
 
@@ -34,6 +34,12 @@ local function take_raw(count)
   return within_bytes(records)
 end
 
+-- Newest wins: whether a later message has its key.
+local function is_superseded(record, id)
+  local guard = redis.call('HGET', guards, guard_of(record))
+  return guard and string.match(guard, '^[^ ]+') ~= id
+end
+
 -- The record as it is delivered, or nil; settles the account of those that may not be.
 local function deliverable(record, expired, unpermitted, window_ms)
   if record == HOLE then
@@ -51,12 +57,17 @@ local function deliverable(record, expired, unpermitted, window_ms)
         if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'E') end
         expired[#expired + 1] = { event = 'expired', task_id = id, task = task }
       else -- expire.lua reported it while it lay in the line, and saw to a chosen id and to a member
-        if string.find('rwl', guard_mode(record), 1, true) then release_guard(record, id, 0) end
+        if string.find('rwln', guard_mode(record), 1, true) then release_guard(record, id, 0) end
         if guard_mode(record) ~= 'i' and guard_mode(record) ~= 'm' then forget_over(id) end
         redis.call('HINCRBY', meta, 'holes', -1)
       end
       return nil
     end
+  end
+  if guard_mode(record) == 'n' and is_superseded(record, id) then
+    if has_deadline(record) then redis.call('ZREM', deadlines, id) end
+    expired[#expired + 1] = { event = 'cancelled', task_id = id, task = task }
+    return nil
   end
   local permitted = record
   if is_limited(record) then permitted = with_fresh_permit(record) end
@@ -71,12 +82,13 @@ end
 
 local function report_expired(expired, kept)
   if #expired == 0 then return end
-  redis.call('HINCRBY', meta, 'expired', #expired)
   local ids = {}
   for i, event in ipairs(expired) do
     ids[i] = event.task_id
-    redis.call('HSET', results, event.task_id, 'E')
+    redis.call('HINCRBY', meta, event.event, 1)
+    redis.call('HSET', results, event.task_id, event.event == 'expired' and 'E' or 'C')
   end
+  free_slots_and_call(ids)
   append_events(kept, expired)
   announce(ids)
 end
