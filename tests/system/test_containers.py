@@ -194,6 +194,8 @@ class ContainedNode:
         return (self.directory / "log").read_text()
 
     def close(self) -> None:
+        for first in psutil.Process(self._unshare.pid).children() if self._unshare.poll() is None else []:
+            first.kill()  # --kill-child does not reach who changed its user
         self._unshare.kill()
         self._unshare.wait()
         self._log.close()
@@ -241,8 +243,8 @@ def _strangers(first: psutil.Process) -> list[psutil.Process]:
     found = []
     for child in first.children():
         try:
-            is_ours = child.cmdline()[:1] and child.cmdline()[0].startswith("mqworker: ")
-            if child.status() == psutil.STATUS_ZOMBIE or not is_ours:
+            title = "".join(child.cmdline()[:1])  # asked once: who ends between two looks has none left
+            if child.status() == psutil.STATUS_ZOMBIE or not title.startswith("mqworker: "):
                 found.append(child)
         except psutil.NoSuchProcess:
             continue

@@ -91,6 +91,17 @@ def a_broken_node(server: RealServer, ledger: Ledger, trouble: str, tmp_path: Pa
     return node
 
 
+def status_of(server: RealServer, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mqworker", "status"],
+        cwd=directory,
+        env=os.environ | {"MQWORKER_REDIS_URL": server.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_all_that_is_opened_is_closed_through_recycling_reload_time_outs_and_drain(
     server: RealServer, ledger: Ledger
 ) -> None:
@@ -150,17 +161,11 @@ def test_a_lifespan_that_fails_or_hangs_parks_the_worker_and_the_node_says_why(
 
         assert why in node.child("worker:0")["last_exit"]
         assert node.child("dispatcher")["state"] == "live"
-        status = subprocess.run(
-            [sys.executable, "-m", "mqworker", "status"],
-            cwd=tmp_path,
-            env=os.environ | {"MQWORKER_REDIS_URL": server.url},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert status.returncode == 1
-        assert "degraded" in status.stdout
-        assert "engine failed at its start" in status.stdout
+        # A worker may fail before the node was written to Redis for the first time.
+        wait_until(lambda: status_of(server, tmp_path).returncode == 1, "status sees the node", DEADLINE_S)
+        said = status_of(server, tmp_path).stdout
+        assert "degraded" in said
+        assert "engine failed at its start" in said
     finally:
         assert node.stop(DEADLINE_S) == 0
 
