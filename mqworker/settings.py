@@ -309,6 +309,21 @@ def _table_source(document: dict[str, Any], file: Path, problems: list[str]) -> 
     return _Source({}, str)
 
 
+def environment_over(defaults: Mapping[str, object]) -> dict[str, str]:
+    """The environment, with settings of a framework (by their names in capitals) where it has none itself."""
+    given = {f"MQWORKER_{name}": _as_text(value) for name, value in defaults.items() if value is not None}
+    # One of the two ways to give a value is enough: that of the environment counts.
+    for file, value in VALUE_BY_FILE_SETTING.items():
+        pair = {f"MQWORKER_{file.upper()}", f"MQWORKER_{value.upper()}"}
+        if pair & os.environ.keys():
+            given = {name: text for name, text in given.items() if name not in pair}
+    return given | dict(os.environ)
+
+
+def _as_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def refuse_embedded(settings: Settings) -> None:
     """Raise `ConfigurationError` where a server of our own is wanted and forbidden."""
     if settings.embedded == "never":

@@ -94,8 +94,9 @@ class TaskFigures:
         """Count what the other one counted, too."""
         for outcome in OUTCOMES:
             self.count(outcome, getattr(other, outcome))
-        self.wait_sum_ms += other.wait_sum_ms
-        self.run_sum_ms += other.run_sum_ms
+        # Sums of whole microseconds: the same in any order, so that a total never falls by a rounding error.
+        self.wait_sum_ms = round(self.wait_sum_ms + other.wait_sum_ms, 3)
+        self.run_sum_ms = round(self.run_sum_ms + other.run_sum_ms, 3)
         self.wait_max_ms = max(self.wait_max_ms, other.wait_max_ms)
         self.run_max_ms = max(self.run_max_ms, other.run_max_ms)
         for into, more in ((self.waits, other.waits), (self.runs, other.runs)):

@@ -108,6 +108,14 @@ class Payloads:
         """How far a delivery has come; raises `NotVerified`."""
         return self._open_value(["progress", queue, message, str(fence)], stored, queue)
 
+    def close_note(self, purpose: str, message: str, note: bytes) -> bytes:
+        """What somebody keeps beside a message, as it is stored."""
+        return note if self._seal is None else self._seal.close_value(["note", purpose, message], note)
+
+    def open_note(self, purpose: str, message: str, stored: bytes) -> bytes:
+        """What was kept beside a message; raises `NotVerified`."""
+        return self._open_value(["note", purpose, message], stored, NO_ID)
+
     def fetched(self, payload: bytes) -> bytes:
         """The payload, wherever it is; raises `PayloadMissing`, `PayloadUnavailable`, `NotVerified`."""
         if not is_reference(payload):

@@ -50,6 +50,7 @@ CONFINED = {
     "opentelemetry": ("mqworker/tasks/tracing/", "mqworker/actors/exporter/otlp"),
     "s3fs": ("mqworker/tasks/offload/places.py",),
     "cryptography": ("mqworker/model/keyring.py",),
+    "django": ("mqworker/contrib/django/",),
     "sentry_sdk": ("mqworker/contrib/sentry.py",),
     "grpc": ("services/mqworker_services/gateways/gomq/",),
     "pyspark": ("services/mqworker_services/pipeline/",),

@@ -43,12 +43,13 @@ OWNERS: dict[str, Any] = {
 }
 """What the names on the pages stand for."""
 
-# Of other programs: Celery and arq, systemd and Compose, gRPC, Pydantic.
+# Of other programs: Celery and arq, systemd and Compose, Django, gRPC, Pydantic.
 FOREIGN = {
     *("delta_scan", "reject_on_worker_lost", "send_task"),
     *("acks_late", "job_timeout", "visibility_timeout", "worker_prefetch_multiplier"),
     *("ExecReload", "TimeoutStopSec", "stop_grace_period"),
     *("SecretBytes", "SecretStr"),
+    *("ImmediateBackend", "TestCase", "aget_result"),
     *("bdp_probe", "minimal_stack", "optimization_target"),
 }
 

@@ -445,7 +445,10 @@ class Dispatcher:
         ]
 
     def _settle_flights_of(self, lost: LostWorker, now_ms: int) -> None:
-        settlements_by_queue = settlements_of(lost, is_draining=self._drain_until_ms is not None)
+        is_draining = self._drain_until_ms is not None
+        if is_draining:
+            self._care.note_cut(lost.worker)
+        settlements_by_queue = settlements_of(lost, is_draining=is_draining)
         self._records.note_lost(lost, settlements_by_queue, now_ms)
         for name, settlements in settlements_by_queue.items():
             self._queues[name].settle_for_the_lost(settlements)
@@ -459,13 +462,14 @@ class Dispatcher:
         in_flight = bool(self._lost) or not has_no_early_start or bool(holders)
         if not in_flight and not any(queue.has_unsettled for queue in self._queues):
             self.is_done = True
+            self._care.tell_of_cut(())
             self._records.close(now_ms)
             for worker in self._workers:
                 yield Post(worker.name, ReportsAccepted(worker.take_accepted(now_ms)))
                 yield Post(worker.name, Drain(0))
         elif in_flight and self._drain_until_ms is not None and now_ms >= self._drain_until_ms:
             self._drain_until_ms = now_ms + EVIDENCE_WAIT_MS
-            self._care.tell_of_cut(holders)
+            self._care.tell_of_cut((*self._workers, *self._lost.workers()))
             yield from (Post(SUPERVISOR, KillWorker(holder, "drain")) for holder in holders)
 
 

@@ -5,7 +5,7 @@ Also whom to tell that a message was cancelled, and whether to kill its worker.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ class WorkerCare:
         self._missing = 0
         """How many deliveries workers were given and did not have when they were asked."""
         self._now_ms = 0
+        self._cut_by_worker: dict[str, int] = {}
         self._has_told_of_cut = False
 
     def look_after(self, now_ms: int) -> Iterator[Post]:
@@ -77,12 +78,19 @@ class WorkerCare:
             worker.question = Question(next(self._numbers), now_ms, keys, cpu_wait)
             yield Post(worker.name, ListDeliveries(worker.question.number))
 
-    def tell_of_cut(self, holders: Collection[str]) -> None:
+    def note_cut(self, worker: WorkerState) -> None:
+        """It died during a drain, and what it had goes back uncounted: perhaps the supervisor was quicker."""
+        if worker.flights:
+            self._cut_by_worker[worker.name] = len(worker.flights)
+
+    def tell_of_cut(self, holders: Iterable[WorkerState]) -> None:
         """A drain is over and these workers still have deliveries: how many are cut. Told once."""
-        cut = sum(len(worker.flights) for worker in self._workers if worker.name in holders)
-        if cut and not self._has_told_of_cut:
+        for worker in holders:
+            self.note_cut(worker)
+        if self._cut_by_worker and not self._has_told_of_cut:
             self._has_told_of_cut = True
-            self._log.warning("drain_cut", deliveries=cut, workers=len(holders), advice=_CUT_ADVICE)
+            cut, workers = sum(self._cut_by_worker.values()), len(self._cut_by_worker)
+            self._log.warning("drain_cut", deliveries=cut, workers=workers, advice=_CUT_ADVICE)
 
     def take_list(self, worker: WorkerState, mail: DeliveriesListed, now_ms: int) -> None:
         """Release what a worker was given before it was asked, and does not have.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,19 @@ def test_what_is_taken_is_the_same_when_it_is_added_elsewhere() -> None:
     assert sum(charge.waits.values()) == 2
     assert sum(charge.runs.values()) == 4
     assert task_figures_of(charge.plain()) == charge
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6).map(lambda ms: round(ms, 3))), st.randoms())
+def test_sums_are_the_same_in_whatever_order_they_are_added(sums_ms: list[float], random: Random) -> None:
+    def total(parts: list[float]) -> float:
+        together = TaskFigures()
+        for part in parts:
+            together.add(TaskFigures(run_sum_ms=part))
+        return together.run_sum_ms
+
+    shuffled = random.sample(sums_ms, len(sums_ms))
+
+    assert total(shuffled) == total(sums_ms)
 
 
 def test_runs_of_a_batch_are_counted_by_how_they_ended_and_waits_of_first_attempts_only() -> None:

@@ -1,5 +1,6 @@
 """The dispatcher as a whole, without processes and without Redis: mail in, mail and calls out."""
 
+import json
 from pathlib import Path
 from typing import cast
 
@@ -92,3 +93,29 @@ def test_a_drain_that_takes_too_long_kills_the_worker_and_releases_uncounted(sta
     assert Post(SUPERVISOR, KillWorker("worker:0", "drain")) in late
     assert stage.store.settled[-1][-5:] == ("again", fence, "", 0, 0)
     assert stage.dispatcher.is_done
+
+
+def test_a_drain_counts_the_cut_whoever_killed_the_worker_first(
+    stage: Stage, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage.hire("worker:0", "worker:1")
+    stage.store.line = [a_record(1), a_record(2)]
+    given = [cast(RunDeliveries, post.mail).fences[0] for post in stage.turn()]
+    for slot, fence in enumerate(given):
+        stage.slots.begin(slot, "default", fence, 0)
+
+    stage.mail(Drain(100))
+    stage.turn()
+    stage.mail(PeerLost("worker:0"))  # the supervisor was quicker with this one
+    stage.mail(WorkerExited("worker:0", "SIGKILL", 0))
+    stage.turn()
+    stage.turn(passed_ms=101)
+    stage.mail(PeerLost("worker:1"))
+    stage.mail(WorkerExited("worker:1", "SIGKILL", 0))
+    stage.turn()
+    stage.turn()
+
+    said = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    cut = [(each["deliveries"], each["workers"]) for each in said if each["event"] == "drain_cut"]
+    assert stage.dispatcher.is_done
+    assert cut == [(2, 2)]
