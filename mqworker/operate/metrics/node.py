@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import psutil
-
 from mqworker.model.figures import MOST_TASKS, OTHER, OUTCOMES, Figures, Plain, TaskFigures, bounds_ms
 from mqworker.operate.metrics.text import Sample, family
 
@@ -248,6 +246,8 @@ def _state_of(child: Child, busy: set[str]) -> str:
 
 
 def _rss_bytes(pid: int | None) -> int | None:
+    import psutil  # noqa: PLC0415 - every process of a node would carry its two megabytes
+
     if pid is not None:
         with suppress(psutil.Error):  # it ended a moment ago
             rss: int = psutil.Process(pid).memory_info().rss
