@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.against import RevisionUnknown, comparison_table, run_against
 from benchmarks.machine import busy_line, describe_machine, foreign_cpu_percent
 from benchmarks.own import run_own
 from benchmarks.pages import write_pages
@@ -16,6 +17,8 @@ from benchmarks.peer_run import PeerRun
 from benchmarks.plan import EVERYONE, make_plan, measure_names
 from benchmarks.report import tables
 from benchmarks.results import Results
+from benchmarks.round_measures import FIGURES_BY_MEASURE
+from benchmarks.scale_measures import SCALE_MEASURES
 
 PEER_NAMES = [*(peer.name for peer in PEERS), EVERYONE]
 
@@ -38,6 +41,9 @@ PEER_NAMES = [*(peer.name for peer in PEERS), EVERYONE]
     type=click.Path(path_type=Path, file_okay=False),
     help="Write tables and charts into this folder.",
 )
+@click.option(
+    "--against", metavar="REV", help="Compare with this revision of mqworker, by turns; exit 1 if worse."
+)
 def main(
     only: tuple[str, ...],
     peers: tuple[str, ...],
@@ -45,13 +51,18 @@ def main(
     file: Path | None,
     pages: Path | None,
     *,
+    against: str | None,
     is_resumed: bool,
 ) -> None:
     """Measure mqworker on this machine.
 
     Without options: the quick measures of mqworker, some minutes. With --peer all: every measure of every
-    peer, each in an environment of its own, about twenty-five minutes.
+    peer, each in an environment of its own, about twenty-five minutes. With --against: this checkout beside
+    another revision.
     """
+    if against is not None:
+        _compare(against, only, rounds)
+        return
     began = time.monotonic()
     plan, results = make_plan(only, peers), _opened(file, is_resumed=is_resumed)
     print("\n".join(f"{name}: {value}" for name, value in results.data["machine"].items()))
@@ -66,6 +77,26 @@ def main(
     print(f"\ntook {(time.monotonic() - began) / 60:.1f} minutes")
     if pages is not None:
         write_pages(results.data, pages)
+
+
+def _compare(revision: str, only: tuple[str, ...], rounds: int) -> None:
+    refused = sorted(set(only) - {*FIGURES_BY_MEASURE, *SCALE_MEASURES})
+    if refused:
+        raise click.UsageError(
+            f"--only is {', '.join(refused)}; accepted with --against are "
+            f"{', '.join([*FIGURES_BY_MEASURE, *SCALE_MEASURES])}"
+        )
+    _say_if_busy([foreign_cpu_percent()])
+    try:
+        comparisons = run_against(revision, only, rounds)
+    except RevisionUnknown as error:
+        raise click.UsageError(str(error)) from error
+    print(f"\n{comparison_table(comparisons, revision)}")
+    worse = [each.figure for each in comparisons if each.verdict == "worse"]
+    if worse or not comparisons:
+        print(f"\nworse than {revision}: {', '.join(worse)}" if worse else "\nnothing could be compared")
+        raise SystemExit(1)
+    print(f"\nnothing is worse than {revision}")
 
 
 def _opened(file: Path | None, *, is_resumed: bool) -> Results:

@@ -24,6 +24,14 @@ class Peer:
 
     most_workers: int = 1_000
     """More processes than that only make it slower."""
+    measures: tuple[str, ...] = ()
+    """Only these; by default all of them."""
+    checkout: str = ""
+    """Of mqworker itself: the folder of another revision (`against.py`); by default this one."""
+
+    def takes_part_in(self, measure: str) -> bool:
+        """Whether it is measured there."""
+        return not self.measures or measure in self.measures
 
     @property
     def folder(self) -> str:
@@ -41,6 +49,7 @@ UVLOOP = "uvloop==0.23.0"
 # The last one is imported by kombu and not declared by it; so is the last one of SAQ.
 CELERY = ("celery==5.7.0", "kombu==5.7.0", *REDIS_PY, "packaging==26.3")
 BULLMQ = ("bullmq@6.7.0", "ioredis@6.0.0")
+CEILING = "bare"
 OURS = "mqworker"
 
 PEERS = (
@@ -68,6 +77,11 @@ PEERS = (
         environment="bullmq",
         has_safe_variant=False,
         most_workers=1,
+    ),
+    Peer(
+        *(CEILING, "two bare processes, no queue", "bare_peer.py"),
+        has_safe_variant=False,
+        measures=("bodies",),
     ),
 )
 PEER_BY_NAME = {peer.name: peer for peer in PEERS}

@@ -54,6 +54,7 @@ class PeerRun:
         return True
 
     def _run_rounds(self, peers: Sequence[Peer], wanted: frozenset[str]) -> None:
+        peers = [peer for peer in peers if all(map(peer.takes_part_in, wanted))]
         figures = [figure for measure in wanted for figure in FIGURES_BY_MEASURE[measure]]
         if not self.is_resumed:
             for peer in peers:
@@ -76,7 +77,7 @@ class PeerRun:
 
     def _run_scale(self, peers: Sequence[Peer], name: str) -> None:
         for peer in peers:
-            if self.is_resumed and name in self.results.peer(peer.name):
+            if not peer.takes_part_in(name) or (self.is_resumed and name in self.results.peer(peer.name)):
                 continue
             self._look_around()
             try:
@@ -91,7 +92,7 @@ class PeerRun:
         known = {peer.name: self.results.peer(peer.name).get("crash", {}) for peer in peers}
         turns = [
             turn
-            for turn in crash_turns(peers)
+            for turn in crash_turns([peer for peer in peers if peer.takes_part_in("crash")])
             if not (self.is_resumed and turn.name in known[turn.peer.name])
         ]
         self._look_around()

@@ -14,7 +14,14 @@ from benchmarks.session import NO_WORK, Arrangement, Session, open_session
 
 Steps = dict[str, dict[str, float]]
 
-CEILING_BY_BODY = {"1 ms CPU": 1_600, "10 ms CPU": 190, "100 ms waiting": 1_800, "10 kB arguments": 30_000}
+CEILING_BY_BODY = {
+    "1 ms CPU": 1_600,
+    "5 ms CPU": 380,
+    "10 ms CPU": 190,
+    "50 ms CPU": 39,
+    "100 ms waiting": 1_800,
+    "10 kB arguments": 30_000,
+}
 """What two workers can reach at most, about; it only sizes the queue."""
 BODY_S = 1.5
 LENGTHS = (1_000, 10_000, 100_000, 1_000_000, 5_000_000)
@@ -26,7 +33,7 @@ SINGLE_S = 0.3
 SINGLE_MOST = 20_000
 SAMPLE_S = 1.0
 WORKER_COUNTS = (1, 2, 4)
-QUEUE_COUNTS = (1, 10, 100)
+QUEUE_COUNTS = (1, 10, 100, 1_000)
 START_LIMIT_S = 20.0
 
 

@@ -144,7 +144,7 @@ class Session:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MQWORKER_")}
         return {
             **inherited,
-            "PYTHONPATH": os.pathsep.join([str(ADAPTERS), *([] if self.peer.requirements else [str(ROOT)])]),
+            "PYTHONPATH": os.pathsep.join([str(ADAPTERS), *_packages_of(self.peer)]),
             "PYTHONDONTWRITEBYTECODE": "",  # whoever sets it would see slower starts
             "BENCH_REDIS_URL": url,
             "BENCH_BOARD": str(self._directory / "board"),
@@ -177,6 +177,13 @@ def open_session(peer: Peer, arrangement: Arrangement | None = None) -> Iterator
                 session.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _packages_of(peer: Peer) -> list[str]:
+    """Where mqworker is; a peer has it nowhere. In front of what is installed."""
+    if peer.requirements:
+        return []
+    return [str(ROOT)] if not peer.checkout else [peer.checkout, str(Path(peer.checkout) / "services")]
 
 
 def _producer_program(peer: Peer) -> list[str]:

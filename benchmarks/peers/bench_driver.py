@@ -27,7 +27,9 @@ TEN_KILOBYTES = "x" * 10_000
 ARGUMENTS: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "nothing": ("stamp", ()),
     "1 ms CPU": ("burn", (1,)),
+    "5 ms CPU": ("burn", (5,)),
     "10 ms CPU": ("burn", (10,)),
+    "50 ms CPU": ("burn", (50,)),
     "100 ms waiting": ("rest", (100,)),
     "10 kB arguments": ("carry", (TEN_KILOBYTES,)),
 }

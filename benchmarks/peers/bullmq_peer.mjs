@@ -21,7 +21,9 @@ const batchSize = 500;
 const bodies = {
   nothing: ["stamp", {}],
   "1 ms CPU": ["burn", { ms: 1 }],
+  "5 ms CPU": ["burn", { ms: 5 }],
   "10 ms CPU": ["burn", { ms: 10 }],
+  "50 ms CPU": ["burn", { ms: 50 }],
   "100 ms waiting": ["rest", { ms: 100 }],
   "10 kB arguments": ["carry", { text: "x".repeat(10_000) }],
 };
