@@ -275,10 +275,10 @@ COMMANDS = {
 SECTIONS = {
     "Run": "run serve web redis",
     "Look": "status stats health doctor audit explain",
-    "Queues and messages": "queue job dead bulk strike schedule workflow rsmq pipeline",
-    "Set up": "new completion acl functions",
+    "Queues and messages": "queue job dead bulk strike limit schedule workflow rsmq pipeline",
+    "Set up": "new completion acl keys offload functions",
 }
-"""The help in the order of a reader's questions; a command that stands nowhere here comes last."""
+"""The help in the order of a reader's questions; each command stands in one of them."""
 
 
 class CommandGroup(click.Group):
@@ -306,16 +306,10 @@ class CommandGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         """The sections of the help with one line for each command."""
-        known = {name for names in SECTIONS.values() for name in names.split()}
-        more = " ".join(name for name in COMMANDS if name not in known)
         widest = max(map(len, COMMANDS))
-        for title, names in {**SECTIONS, "More": more}.items():
-            rows = [
-                (f"{name:<{widest}}", COMMANDS[name].summary) for name in names.split() if name in COMMANDS
-            ]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{widest}}", COMMANDS[name].summary) for name in names.split()])
 
     # Any: a command may return anything to click.
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature

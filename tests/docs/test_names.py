@@ -7,6 +7,7 @@ import builtins
 import functools
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -267,3 +268,11 @@ def source_words() -> frozenset[str]:
     """Every word of the code: what a page names must stand there somewhere."""
     files = [*ROOT.glob("mqworker/**/*.py"), *ROOT.glob("mqworker/**/*.lua"), *ROOT.glob("services/**/*.py")]
     return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8")))
+
+
+def test_the_page_about_installing_lists_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    named = set(re.findall(r"`mqworker\[(\w+)\]`", (DOCS / "start/install.md").read_text()))
+
+    assert named == set(extras) - {"bench", "dev", "docs"}  # which are for work on mqworker itself
