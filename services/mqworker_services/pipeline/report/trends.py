@@ -13,7 +13,6 @@ from mqworker_services.pipeline.report.time_zones import local
 
 FEWEST_DAYS: Final = 3
 """Of whole days, before anything is said about the next ones."""
-AHEAD_DAYS: Final = 7
 FEWEST_RETRIES: Final = 20
 _WEEK: Final = 7
 _MS_PER_HOUR: Final = 3_600_000
