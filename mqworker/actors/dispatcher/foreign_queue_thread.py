@@ -111,11 +111,11 @@ class ForeignQueueThread:
     # For the main thread
 
     def start(self) -> None:
-        """Begin to look after the queue."""
+        """Start serving the queue."""
         self._thread.start()
 
     def want(self, count: int) -> None:
-        """So many could be handed out soon."""
+        """Note how many could be handed out soon."""
         with self._lock:
             is_news = count > 0 and self._wanted == 0
             self._wanted = count
@@ -278,7 +278,7 @@ class ForeignQueueThread:
         self._renew_at_ms = now_ms + self._model.renew_every_ms
 
     def _note_lost(self, fence: int) -> None:
-        """It runs on, and somebody else may run it too: its outcome here will be refused."""
+        """Its run goes on here, and another node may run it too; our outcome will be refused."""
         self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
         self._unsettled.pop(fence, None)
         self._lost.append(fence)

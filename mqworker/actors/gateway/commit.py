@@ -31,7 +31,7 @@ from mqworker.store.store import Store
 GATEWAY = "gateway:"
 """How the names of gateways begin."""
 PATIENCE_MS = 4_000
-"""So long a call may wait for Redis before it is answered as unavailable."""
+"""How long a call may wait for Redis before it is answered as unavailable."""
 
 Answer = tuple[int, list[Any]]
 """The number of a call and its reply."""
