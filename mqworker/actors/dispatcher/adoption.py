@@ -34,8 +34,8 @@ from mqworker.store.store import Store
 LOOK_EVERY_MS = 250
 """How often to read the run slot of a worker that has not reported in yet."""
 LONGEST_WAIT_MS = 30_000
-"""So long a worker may be silent before what it is not seen to run is given to others. It cannot begin any of
-that afterwards: before its next task it reads that it has a new dispatcher, and asks."""
+"""How long a worker may be silent; then deliveries that its slot does not show running go to others. It cannot
+begin those later: before its next task it reads that it has a new dispatcher, and asks."""
 
 
 class Held(NamedTuple):

@@ -153,7 +153,7 @@ class ForeignQueueThread:
         self._news.set()
 
     def end_adoption(self) -> None:
-        """All workers have said what they hold: the rest of what the process before us held is anybody's."""
+        """All workers have said what they hold: any node may take the rest."""
         if not self._is_adoption_over:
             self._is_adoption_over = True
             self._news.set()

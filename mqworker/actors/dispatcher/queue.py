@@ -42,7 +42,7 @@ MOST_POLLED = 200
 """How many queues are polled in one turn; a node with more relies on wake-ups for longer."""
 CAUTION_MS = 1_000
 LONGEST_CAUTION_MS = 8_000
-"""So long after something was given back, event loops are not counted as room for its queue; longer each time
+"""How long after a give-back event loops are not counted as room for that queue; longer each time
 in a row, for what stands at the front is then claimed and given back again and again."""
 MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the queue."""

@@ -135,7 +135,7 @@ class Forecast:
     growth_per_week: float
     """0.1 is ten percent more each week."""
     peak_workers: float
-    """So many workers the busiest hour kept busy; with the growth, so many more next week."""
+    """How many workers the busiest hour kept busy, with the growth until next week added."""
 
 
 def forecast(days: Sequence[Day], busiest_hour_ms: float) -> Forecast | None:
