@@ -34,7 +34,7 @@ from mqworker.store.store import Store
 LOOK_EVERY_MS = 250
 """How often to read the run slot of a worker that has not reported in yet."""
 LONGEST_WAIT_MS = 30_000
-"""How long a worker may be silent; then deliveries that its slot does not show running go to others. It cannot
+"""How long a worker may be silent; then others get what its slot does not show running. It cannot
 begin those later: before its next task it reads that it has a new dispatcher, and asks."""
 
 
