@@ -32,9 +32,7 @@ CLOSE_S = 2.0
 _LONGEST_TROUBLE = 300
 COUNT_EVERY_MS = 2_000
 COUNT_AT_LEAST_EVERY_MS = 5_000
-_COUNTING_SHARE = (
-    20  # a long table takes a database long to count: a small part of the time, if that is possible
-)
+_COUNTING_SHARE = 20  # counting a long table takes long: a twentieth of the time, unless counts get too old
 
 
 @dataclass(order=True, slots=True)
