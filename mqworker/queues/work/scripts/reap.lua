@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- reap: release everything that a consumer holds which is gone. If it vanished, that is counted in each record as a
+-- reap: release everything that a dead consumer holds. If it vanished, that is counted in each record as a
 -- loss: which of it was running is not known. What was on probation is buried; what was asked to stop ends instead.
 --
 -- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of the consumer: fence -> record
