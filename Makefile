@@ -63,7 +63,7 @@ test-pythons: ## the unit tests on every Python from 3.11 that this machine has,
 		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
 		place=$(VENV)/python$$version; test ! -e $$place/.tested || continue; \
 		echo "Python $$version:"; $$python -m venv $$place && \
-		$$place/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grpc,otel,sentry,sql,testing,web]' hypothesis prometheus-client pyarrow && \
+		$$place/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[crypto,grpc,otel,sentry,sql,testing,web]' hypothesis prometheus-client pyarrow && \
 		$$place/bin/python -m pytest tests/unit && touch $$place/.tested || exit 1; \
 	done; rm -f $(VENV)/python*/.tested
 

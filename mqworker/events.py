@@ -1,7 +1,7 @@
 """The recorded events of all queues, for programs that keep, count or show them.
 
 `open_event_streams` finds the server as an `App` does. Blocks are decoded by `decode_block`, or in bulk by
-whoever knows a quicker way; model/event.py and model/event_columns.py describe their forms.
+whoever knows a quicker way; model/event.py describes their forms.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Settings:
     max_memory_bytes: Annotated[int | None, accept.whole(1, 10**15)] = None
     queues: Annotated[tuple[str, ...], accept.queue_names()] = ()
 
-    # How long things may take. Without drain_s: a little less than whoever started the node waits.
+    # How long things may take. Without drain_s: a little less than what started the node waits.
     drain_s: Annotated[float | None, accept.seconds(0, HOUR_S)] = None
     heartbeat_interval_s: Annotated[float, accept.seconds(0.01, 60)] = 1.0
     heartbeat_timeout_s: Annotated[float, accept.seconds(0.03, HOUR_S)] = 5.0
@@ -348,7 +348,7 @@ def chosen_drain(
     is_first_process: bool,
     environ: Mapping[str, str] | None = None,
 ) -> ChosenDrain:
-    """As set, else a little less than whoever started the node waits before it kills.
+    """As set, else a little less than the program that started the node waits before it kills.
 
     A terminal is looked at before systemd: the shells of a desktop were started by systemd, too.
     """
@@ -365,7 +365,9 @@ def chosen_drain(
         return ChosenDrain(float(HOUR_S), "on a terminal; a second Ctrl-C ends what still runs")
     if {"NOTIFY_SOCKET", "INVOCATION_ID"} & environ.keys():
         return ChosenDrain(80.0, "systemd kills after 90 s, unless TimeoutStopSec is set")
-    return ChosenDrain(4.0, "nothing says how long whoever started it waits; most wait 5 s at least")
+    return ChosenDrain(
+        4.0, "nothing says how long the program that started the node waits for it; most wait at least 5 s"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ SUPERVISOR = "supervisor"
 _LONGEST_WAIT_MS = 1_000
 PINGS_EVERY_MS = 500
 LONGEST_TURN_MS = 60_000
-"""So long an actor may wait for slow servers within one turn; one that takes longer hangs."""
+"""How long an actor may wait for slow servers within one turn; after that it counts as hung."""
 _WRITE_TOO = selectors.EVENT_READ | selectors.EVENT_WRITE
 
 
@@ -138,7 +138,7 @@ class ActorLoop:
         self.deliver(turn())
 
     def answer_pings(self) -> None:
-        """In the middle of a turn: who waits for a slow server, once and once more, does not hang.
+        """Called in the middle of a turn: an actor that waits for a slow server is not hung.
 
         All other mail of the supervisor waits for the turn's end.
         """

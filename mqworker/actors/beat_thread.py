@@ -19,7 +19,7 @@ from mqworker.queues.work.heartbeat import Heartbeat, Reading
 
 
 class BeatThread:
-    """Everything but the loop itself is called by the actor's own thread."""
+    """All methods but the loop itself are called by the actor's own thread."""
 
     def __init__(self, heartbeat: Heartbeat, interval_ms: int, clock: Clock) -> None:
         self._heartbeat = heartbeat

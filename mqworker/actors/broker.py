@@ -84,7 +84,7 @@ class Broker:
         self.is_done = False
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
-        """Only the end concerns it, so far."""
+        """The only mail it acts on is Drain."""
         if isinstance(mail, Drain):
             self.is_done = True
         return ()
@@ -256,7 +256,7 @@ class TopicFanOut:
         self.moved = 0
 
     def turn(self, now_ms: int) -> None:
-        """Move what waits, if it is time."""
+        """Fan out what waits, if it is time."""
         if self._was_used or self._was_called():
             self._was_used = False
             self._rounds.hurry(0, now_ms)

@@ -24,7 +24,7 @@ class ThreadTimes(NamedTuple):
 
     ran_ns: int
     waited_ns: int
-    """Ready to run, without a CPU; grows when the thread gets one."""
+    """How long it was ready to run without a CPU; the kernel adds to this when the thread gets one."""
     is_ready: bool
     """Whether it runs or waits for a CPU at this moment."""
 

@@ -18,7 +18,7 @@ _HEADER = struct.Struct(">2sI")
 
 
 NO_MAIL = "sent something that is not mail"
-"""Why a peer is ended that did."""
+"""The reason given for killing a peer that sent such bytes."""
 
 
 class BrokenFrame(MqworkerError):

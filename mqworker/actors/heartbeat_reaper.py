@@ -207,7 +207,7 @@ class HeartbeatReaper:
     # Queues
 
     def _look(self, now_ms: int) -> None:
-        """See who in these queues is no more, and whether their counters move."""
+        """See which consumers of these queues are gone, and whether the counters move."""
         patrol = self._looks.patrol
         names = patrol.take(now_ms)
         for name, (entries, counters) in self._looks.glance(names, self._questions, now_ms).items():
@@ -331,7 +331,7 @@ class Departed:
         return Departed(set(self.consumers), set(self.boots))
 
     def remove(self, others: Departed) -> None:
-        """Nothing of these is left."""
+        """They hold nothing any more."""
         self.consumers -= others.consumers
         self.boots -= others.boots
 

@@ -28,7 +28,7 @@ class MailboxClosed(MqworkerError):
 
 
 class MailboxFull(MqworkerError):
-    """The peer does not read, though credits should have kept us from sending: end it."""
+    """The peer does not read, although credit limits what we send: kill it."""
 
 
 def open_pipe() -> tuple[int, int]:

@@ -28,7 +28,7 @@ SLICE = 500
 LONGEST_TICK_MS = 1_000
 """Looks that are seldom are spread evenly over their interval."""
 BATCH = 100
-"""Queues for which scripts are run in one round trip."""
+"""How many queues one round trip runs scripts for."""
 
 
 class Patrol:
@@ -115,7 +115,7 @@ class Patrol:
         return name in self._away
 
     def note_away(self, name: QueueName, now_ms: int) -> bool:
-        """Its server did not answer; whether that is news."""
+        """Note that its server did not answer; True if it answered before."""
         if not self._away:
             self._probe_at_ms = now_ms + OUTAGE_ROUND_MS
         is_news = not self._away

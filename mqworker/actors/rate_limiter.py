@@ -32,7 +32,7 @@ from mqworker.store.store import Store
 
 DISPATCHER = "dispatcher"
 ROUND_MS = 250
-"""So long at the most until a lane is noticed that was filled by somebody else while others wait."""
+"""How long it may take to notice that another process filled a lane while others wait."""
 IDLE_ROUND_MS = 1_000
 """While nobody waits: the first message in a lane calls the dispatcher, which tells us. Calls may be lost."""
 

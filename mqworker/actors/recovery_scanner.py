@@ -58,7 +58,7 @@ class RecoveryScanner:
         self.is_done = False
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002
-        """Only the end concerns it."""
+        """The only mail it acts on is Drain."""
         if isinstance(mail, Drain):
             self.is_done = True
         return ()

@@ -67,7 +67,7 @@ class Begun:
     running: frozenset[tuple[int, int]] = frozenset()
     ended: frozenset[tuple[int, int]] = frozenset()
     last_in_order: tuple[int, int] | None = None
-    """The last that the main thread began, running or not: it runs them in the order in which it got them."""
+    """The last one that the main thread began, still running or not; it runs them in order of arrival."""
     log: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Where runs are traced: the newest of them, in whichever thread, and when each began (ms since 1970)."""
 

@@ -52,7 +52,7 @@ class SilenceWatch:
         return self._asked_at_ms - heard_at_ms >= self.timeout_ms(consumer)
 
     def timeout_ms(self, consumer: str) -> int:
-        """How long it may be silent: as long as it wishes, or as we do if that is longer."""
+        """How long it may be silent: its own time-out or ours, whichever is longer."""
         return max(self._timeout_ms, self._own_timeout_ms.get(consumer, 0))
 
     def is_listed(self, consumer: str) -> bool:
@@ -64,11 +64,11 @@ class SilenceWatch:
         return self.is_silent("", now_ms)
 
     def silent(self, now_ms: int) -> set[str]:
-        """All that are listed as consumers and silent."""
+        """All listed consumers that are silent."""
         return {consumer for consumer in self._heard_at_ms if self.is_silent(consumer, now_ms)}
 
     def _forget(self, reading: Reading) -> None:
-        """Those that are listed no more, when their time is over.
+        """Those that are no longer listed, once their time-out has passed.
 
         Not sooner: a server whose clock was set forward drops whoever is not beating this very moment.
         """

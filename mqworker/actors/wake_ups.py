@@ -1,4 +1,4 @@
-"""Wake-ups: what scripts call out on a queue's channels. A lost one costs a poll, never a message."""
+"""Wake-ups: what scripts publish on a queue's channels. A lost one delays a message until the next poll."""
 
 from __future__ import annotations
 

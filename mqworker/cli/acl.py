@@ -12,7 +12,7 @@ from mqworker.settings import load_settings
 
 @click.command("acl")
 @click.option("--role", type=click.Choice(list(ROLES)), help="What the user is for.")
-@click.option("--namespace", help="What its keys begin with.  [default: mqw]")
+@click.option("--namespace", help="Prefix of its keys.  [default: mqw]")
 @click.option("--user", help="Its name.  [default: mqworker-ROLE]")
 @click.option(
     "--queue", "queues", multiple=True, help="Also the verbs of RedisMQ on this queue; again for more."

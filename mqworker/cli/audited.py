@@ -53,7 +53,7 @@ def audited(system: System, command: str, *words: str, queue: str = "", what: st
 
 
 def who() -> str:
-    """Who types the command."""
+    """The user who typed the command."""
     try:
         return f"{getpass.getuser()} (command line)"
     except (OSError, KeyError):

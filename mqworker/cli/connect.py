@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqworker.cli.server_url import server_url
+from mqworker.operate.server_url import server_url
 from mqworker.settings import Settings
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import open_connection

@@ -33,7 +33,7 @@ from mqworker.store.store import Store
 YES = click.option("--yes", "is_yes", is_flag=True, help="Do not ask.")
 CAUSE = click.option("--cause", help="All of one cause, as `mqworker dead causes` names it.")
 ONE_QUEUE = click.option(
-    "-q", "--queue", "queue", callback=stored_name, required=True, help="Queue whose dead letters are meant."
+    "-q", "--queue", "queue", callback=stored_name, required=True, help="Queue that holds the dead letters."
 )
 
 _COLUMNS = (

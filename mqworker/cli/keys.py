@@ -17,7 +17,7 @@ def keys_command() -> None:
 
 @keys_command.command("new")
 @click.option("--encrypt", "is_encrypting", is_flag=True, help="A key that encrypts; else one that signs.")
-@click.option("--id", "id_", help="Its id, which stands beside all it seals.  [default: random]")
+@click.option("--id", "id_", help="Its id, stored beside everything that it seals.  [default: random]")
 def new(id_: str | None, is_encrypting: bool) -> None:  # noqa: FBT001 - click's way
     """Print a new key, as a line for the file of MQWORKER_KEYS_FILE."""
     click.echo(new_key(id_ or f"k{secrets.token_hex(3)}", "encrypt" if is_encrypting else "sign"))

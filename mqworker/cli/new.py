@@ -119,7 +119,7 @@ def new_command(app: str) -> None:
 
 
 def checked_name(app: str) -> str:
-    """A name under which the module can be imported, and that hides no other; raises `InvalidArgument`."""
+    """Check that a module of this name can be imported and shadows no other; raises `InvalidArgument`."""
     is_taken = app in sys.stdlib_module_names or app in ("mqworker", "test")
     if (
         app.isascii()

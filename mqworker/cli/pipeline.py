@@ -369,9 +369,9 @@ def verify(pipeline_run: PipelineRun) -> None:
 @click.option(
     "--slo", "slos", multiple=True, metavar="'charge: 99% < 2s'", help="A promise; may be repeated."
 )
-@click.option("--compare", "is_compared", is_flag=True, help="Beside it the time before, as long as --since.")
+@click.option("--compare", "is_compared", is_flag=True, help="Compare with the period before.")
 @click.option("--forecast", "is_forecast", is_flag=True, help="What the next week will need.")
-@click.option("--tz", default="UTC", show_default=True, help="Whose days and hours: Europe/Berlin.")
+@click.option("--tz", default="UTC", show_default=True, help="Time zone of days and hours: Europe/Berlin.")
 @click.option("--json", "is_json", is_flag=True, help="As JSON, one document on one line.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with charts.")
 def report(*, pipeline_run: PipelineRun, **options: Any) -> None:  # noqa: ANN401 - the options above
@@ -411,7 +411,7 @@ def trace(*, pipeline_run: PipelineRun, message_id: str, is_json: bool) -> None:
 
 
 def _with_running_server(settings: Settings) -> Settings:
-    """There is nothing to read from a server that would be started for it, and then stay."""
+    """Refuse to start a server only to read from it: it would be empty, and stay."""
     connect(settings).close()
     return with_server(settings)
 

@@ -30,7 +30,7 @@ def redis_command(data_dir: Path | None, is_stop: bool) -> None:  # noqa: FBT001
 
     Every command and task started in the same directory finds it. If a server runs here already, it is
     shared. Ctrl-C or TERM ends the server, unless another mqworker process in this directory still uses it or
-    a program started it in the background; such a one is ended by --stop.
+    a program started it in the background; --stop ends that one, too.
     """
     settings = load_settings(flags={"data_dir": data_dir})
     if is_stop:

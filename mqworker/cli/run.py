@@ -74,7 +74,7 @@ def run_node(
     limits: Limits | None = None,
     workers: int | None = None,
 ) -> int:
-    """Run a node until it is stopped; the exit code. Drills, which kill for a living, give other limits."""
+    """Run a node until it is stopped; the exit code. Drills, which kill a lot, pass other limits."""
     log = get_logger(actor="supervisor")
     directory = _directory(settings)
     set_title("supervisor", app)

@@ -64,7 +64,7 @@ def serve_command(
     configure_logging(settings.log_level, settings.log_format)
     code = run_node(settings, None, workers=0)
     while patient and code == EXIT_CONFIGURATION:
-        # As one line of a Procfile: whoever ends takes all the others along.
+        # As one line of a Procfile: when one program ends, the runner ends all others.
         click.echo(
             f"mqworker: {gateway} cannot start, see above; the others go on, and it tries again in "
             f"{TRY_AGAIN_S} s",

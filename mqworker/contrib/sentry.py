@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
 
 FLUSH_S: Final = 2.0
-"""So long a worker that ends waits for what is still to be sent."""
+"""How long a worker that ends waits for events that are still to be sent."""
 _MOST_OPEN = 10_000
 _SLUG_CHARACTERS: Final = 50
 

@@ -15,5 +15,6 @@ def after_crash(delivery: Delivery, cause: str = "") -> Crash | Bury:
     crashes = delivery.crashes + 1
     if delivery.max_crashes is None or crashes < delivery.max_crashes:
         return Crash(delivery)
-    told = f"the worker died over it {crashes} times" + (f": {cause}" if cause else "")
+    often = "once" if crashes == 1 else f"{crashes} times"
+    told = f"the worker died over it {often}" + (f": {cause}" if cause else "")
     return Bury(delivery, CRASHED, Failure("WorkerCrashed", told), evidence={"cause": cause} if cause else {})

@@ -50,7 +50,7 @@ IDS: Final = "e"
 PLAIN: Final = "j"
 COMPRESSED: Final = "z"
 COLUMNS: Final = "s"
-"""Runs that succeeded, as in event_columns.py."""
+"""Runs that succeeded, as `encode_columns` writes them."""
 COMPRESSED_COLUMNS: Final = "c"
 
 _COMPRESS_FROM_BYTES = 400

@@ -90,7 +90,7 @@ class GatewayOptions:
     idle_s: float = 300.0
     """A connection that says nothing for so long is closed, unless it waits for us; 0: never."""
     handshake_s: float = 5.0
-    """So long a connection may take until its first whole command, or its token."""
+    """How long a connection may take until its first whole command, or its token."""
     rate: int = 0
     """Commands each second on one connection; 0: as many as it likes."""
     extra: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ LATEST_MS = (
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """So many milliseconds from the moment the server stores it."""
+    """Milliseconds from the moment the server stores it."""
 
     ms: int
 

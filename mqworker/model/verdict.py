@@ -45,14 +45,14 @@ class VerdictLimits:
     standstill_ms: int = 5_000
     """Something waits, nothing went out for so long, and a worker runs nothing: the queue stands still."""
     unanswered_ms: int = 2_000
-    """So long a worker may take to say which deliveries it has."""
+    """How long a worker may take to say which deliveries it has."""
     oldest_ms: int = 300_000
     drain_s: float = 60.0
     """An old message at the front is no trouble where the whole line will be gone so soon."""
     memory_share: float = 0.9
     length_share: float = 0.95
     clock_step_ms: int = 600_000
-    """So long it is said that the server's clock was set: most leases that end by time are over by then."""
+    """How long `status` says that the server's clock was set; most leases that end by time last no longer."""
 
 
 _LONG_S = 120

@@ -1,8 +1,8 @@
 """The lake, for people: jobs that ended long ago, when Redis has forgotten them. Only where `lake` is set.
 
 The setting names the place to which `mqworker pipeline archive` writes. A process that is started for each
-question reads it (services/pipeline/history.py), for what reads Parquet is large. It has events, and no
-arguments.
+question reads it (services/mqworker_services/pipeline/history.py), because the libraries that read Parquet
+are large. It has events, and no arguments.
 """
 
 from __future__ import annotations

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mqworker.errors import InvalidArgument, MqworkerError, StoreUnavailable, UnknownQueue
+from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
 from mqworker.model.names import MessageId, message_id, queue_name
 from mqworker.operate.quick_find import find_in_long_line
+from mqworker.operate.server_url import server_url
 from mqworker.operate.wording import duration
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_queue_names
 from mqworker.queues.work.trace import Trace, trace
 from mqworker.settings import Settings
-from mqworker.store.embedded.share import find_server
 from mqworker.store.link.address import parse_address
 from mqworker.store.link.connection import open_connection
 from mqworker.store.script import RawReply
@@ -92,7 +92,7 @@ class System:
 def open_system(settings: Settings, *, client_name: str, retry_for_ms: int) -> System:
     """The system of redis_url, or of the embedded server that runs in this directory; it starts none."""
     connection = open_connection(
-        parse_address(_server_url(settings)),
+        parse_address(server_url(settings)),
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
         client_name=client_name,
@@ -127,14 +127,3 @@ def close_names(name: str, known: Sequence[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return "`mqworker queue list` shows all of them"
-
-
-def _server_url(settings: Settings) -> str:
-    url = settings.redis_url or find_server(settings.data_dir)
-    if url is None:
-        raise StoreUnavailable(
-            f"no server runs for this directory ({settings.data_dir}); start `mqworker run` or "
-            "`mqworker redis`, or set redis_url",
-            maybe_executed=False,
-        )
-    return url

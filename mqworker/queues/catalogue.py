@@ -61,12 +61,12 @@ class Rsmq:
 
     @property
     def is_once(self) -> bool:
-        """Whether what was begun is never begun again."""
+        """Whether a message that has begun never begins again."""
         return False
 
     @property
     def lease_ms(self) -> int:
-        """After how long without a renewal a delivery is somebody else's."""
+        """How long a delivery lasts without a renewal; then another consumer gets it."""
         return self.vt * 1000
 
     @property
@@ -84,7 +84,7 @@ class Gq:
     heartbeat: float = 2.0
     """Seconds between two signs of life of a node."""
     missed_beats: int = 2
-    """A node that missed more than so many is dead: what it held is delivered again, if at least once."""
+    """A node that missed more than this many is dead: at least once, what it held is delivered again."""
     work_conserving: bool = True
     """Whether a node whose partition is empty takes what others left lying for a heartbeat."""
     poll: float = 0.2
@@ -115,12 +115,12 @@ class Gq:
 
     @property
     def is_once(self) -> bool:
-        """Whether what was begun is never begun again."""
+        """Whether a message that has begun never begins again."""
         return self.terms.is_at_most_once
 
     @property
     def lease_ms(self) -> int:
-        """After how long without a heartbeat a delivery is somebody else's."""
+        """How long a delivery lasts without a heartbeat; then another consumer gets it."""
         return self.liveness.dead_after_ms
 
     @property
@@ -204,7 +204,7 @@ def from_plain(plain: dict[str, Any]) -> Model:
 
 
 def public_facts(model: Model) -> dict[str, str]:
-    """What everybody may know of it: a node shows this to whoever asks. No URL, for its password."""
+    """What a node shows of it to anybody. Without the URL, which may hold a password."""
     namespace = {"namespace": model.namespace} if isinstance(model, Rsmq) else {}
     return {"model": model.title, **namespace}
 

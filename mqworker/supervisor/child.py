@@ -30,7 +30,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class StartMethod(Enum):
-    """How a process comes about."""
+    """How a process is started."""
 
     FORK = auto()
     SPAWN = auto()

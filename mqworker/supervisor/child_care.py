@@ -69,7 +69,7 @@ _MOST_STARTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient the supervisor is, in every respect."""
+    """All time-outs and limits of the supervisor."""
 
     restart: RestartLimits = field(default_factory=RestartLimits)
     liveness: LivenessLimits = field(default_factory=LivenessLimits)
@@ -84,7 +84,7 @@ class Halt:
 
 
 class ChildCare:
-    """All that is done to children. `halt` is set when one of them makes it pointless to go on."""
+    """Acts on children. `halt` is set when one of them makes it pointless to go on."""
 
     def __init__(
         self, children: Children, node: Node, selector: selectors.BaseSelector, limits: Limits, log: Logger
@@ -92,12 +92,12 @@ class ChildCare:
         self.halt: Halt | None = None
         self.is_closing = False
         self.has_failures = False
-        """Whether an actor did not end well while the node was stopping."""
+        """Whether an actor failed while the node was stopping."""
         self.parks_broken_workers = False
         """With --reload: a worker whose code does not import waits for the next change of it, from the
         very first start on."""
         self.has_been_complete = False
-        """From then on nothing that a child does ends the node."""
+        """After that, nothing that a child does ends the node."""
         self.on_ready: Callable[[ChildRecord], None] = lambda _record: None
         self.on_shown: Callable[[int], None] = lambda _number: None
         self.on_snapshot_wanted: Callable[[ChildRecord, int], None] = lambda _record, _number: None
@@ -111,7 +111,7 @@ class ChildCare:
         self._starts_left = _MOST_STARTS
 
     def turn(self, now_ms: int) -> None:
-        """What time brings: starts, restarts, pings, and the end of those that are silent."""
+        """Do what is due: starts, restarts, pings, and killing silent children."""
         self._starts_left = 0 if self.halt is not None else _MOST_STARTS
         for record in self._children:
             if self._starts_left and self._may_start(record, now_ms):
@@ -129,7 +129,7 @@ class ChildCare:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there was more to start in this turn than one turn may."""
+        """Whether more children wait to be started than one turn may start."""
         return not self._starts_left and not self.is_closing and self.halt is None
 
     def tell(self, record: ChildRecord | None, mail: Mail, descriptors: Sequence[int] = ()) -> None:
@@ -146,7 +146,7 @@ class ChildCare:
             self.kill(record, NOT_READING, Fault.COUNTED)
 
     def kill(self, record: ChildRecord, reason: str, fault: Fault) -> None:
-        """End a child at once; the first reason given is the one that is kept."""
+        """Kill a child at once; the first reason given is kept."""
         if record.child is None:
             return
         if record.kill_reason is None:

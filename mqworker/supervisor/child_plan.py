@@ -15,7 +15,7 @@ be named to a spawned process."""
 
 
 class Role(Enum):
-    """What a child is to the supervisor, where that makes a difference."""
+    """The role of a child, as far as the supervisor treats it differently."""
 
     SERVER = auto()
     """Keeps the embedded server up: started first, stopped last."""
@@ -35,7 +35,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChildPlan:
-    """One child: its name, what it is, what it runs, and to which others it has a pipe."""
+    """One child: its name, its role, what it runs, and which children it has a pipe to."""
 
     name: str
     role: Role

@@ -138,12 +138,12 @@ class Children:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everybody is there and said so."""
+        """Whether every child is live."""
         return all(record.state is State.LIVE for record in self._needed)
 
     @property
     def is_settled(self) -> bool:
-        """Whether everybody is there, or is left alone because it cannot live."""
+        """Whether every child is live or parked."""
         return all(record.state in {State.LIVE, State.PARKED} for record in self._needed)
 
     @property

@@ -58,7 +58,7 @@ class ConsumerNames:
         return [ConsumerGone(consumer)]
 
     def briefing(self) -> list[Mail]:
-        """What a new reaper must know; twice is no harm."""
+        """What a new reaper must be told; telling it twice does no harm."""
         present = [self.present] if self._is_present else []
         started = [ConsumerStarted(consumer) for consumer in (*present, *self._consumer_by_gateway.values())]
         return [*(ConsumerGone(consumer) for consumer in self._gone), *started]

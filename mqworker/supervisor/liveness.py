@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class LivenessLimits:
-    """How long a child may take for what."""
+    """How long a child may take to start, to answer a ping, and to die."""
 
     ping_every_ms: int = 1_000
     silent_after_ms: int = 5_000

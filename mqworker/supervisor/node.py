@@ -1,4 +1,4 @@
-"""The node: what one supervisor and its children are called, and what every child is told about it."""
+"""The node: the names of one supervisor and its children, and what every child is told about it."""
 
 from __future__ import annotations
 

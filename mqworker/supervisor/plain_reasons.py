@@ -1,4 +1,4 @@
-"""Plain reasons: what the system's words for a lack mean, and what to do about it. Pure but for the limit."""
+"""Plain reasons: what the system's errors about resources mean, and what to do. Pure but for the limit."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class RestartLimits:
-    """How patient the policy is."""
+    """The limits of the policy."""
 
     first_pause_ms: int = 100
     longest_pause_ms: int = 30_000
@@ -37,7 +37,7 @@ class RestartLimits:
 
 
 class Fault(Enum):
-    """Whether a death speaks against the child."""
+    """Whether a death counts against the child."""
 
     COUNTED = auto()
     SPARED = auto()
@@ -66,14 +66,14 @@ class RestartHistory:
 
 @dataclass(frozen=True, slots=True)
 class RestartIn:
-    """Start it again after so long."""
+    """Start it again after this long."""
 
     pause_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """It dies too often: leave it alone for so long, and say so."""
+    """It dies too often: do not start it for this long, and say so."""
 
     pause_ms: int
 

@@ -28,7 +28,7 @@ _TRY_AGAIN_MS = 30_000
 
 
 class RollingRestart:
-    """One or no restart under way; asked for again, it begins again."""
+    """At most one restart is under way; a second request begins it anew."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class RollingRestart:
         self._told = told
 
     def turn(self, now_ms: int) -> None:
-        """Go on to the next one when the one before is back."""
+        """Replace the next worker once the one before is back."""
         self._import_check.turn(now_ms)
         self._look_for_a_change(now_ms)
         parked = [each for each in self._children.of_role(Role.WORKER) if each.state is State.PARKED]

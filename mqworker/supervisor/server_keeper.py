@@ -56,7 +56,7 @@ class ServerKeeper:
         self._handle: _ProcessHandle | None = _handle_of(server)
 
     def handle(self, mail: Mail, sender: str, now_ms: int) -> Sequence[Post]:  # noqa: ARG002 - as all actors
-        """Only the end concerns it."""
+        """The only mail it acts on is Drain."""
         if isinstance(mail, Drain):
             self.is_done = True
         return ()

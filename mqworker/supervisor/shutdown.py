@@ -1,4 +1,4 @@
-"""Shutdown: who is told to stop when, and who is killed when. Pure; the supervisor carries out the orders.
+"""Shutdown: which child is told to stop when, and which is killed when. Pure; the supervisor acts.
 
 In order: gateways finish what their clients asked for; the dispatcher stops claiming, waits for its workers,
 settles and releases the rest; then the workers, whose hands are empty by now; then the other actors, of which

@@ -45,7 +45,7 @@ class StatusSocket:
         return self._listener.fileno()
 
     def answer(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Serve who is waiting."""
+        """Answer the clients that wait."""
         with suppress(OSError):  # a reader that went away again, or does not read
             connection, _ = self._listener.accept()
             with connection:

@@ -275,7 +275,7 @@ class Supervisor:
         self._care.tell(writer, NodeSnapshot(self._node.name, self._snapshots, self._snapshot(now_ms)))
 
     def _choose_writer(self) -> ChildRecord | None:
-        """The first that lives: whichever of them keeps dying, the node is seen, and says which."""
+        """The first live actor: the node is seen, and names any actor that keeps dying."""
         actors = [
             record
             for role in (Role.REAPER, Role.ACTOR, Role.DISPATCHER)
@@ -363,7 +363,7 @@ class SignalInbox:
         return self._read
 
     def take(self) -> list[signal.Signals]:
-        """What has arrived, in order."""
+        """The signals that have arrived, in order."""
         with suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._read, 256) if number in _HEARD]
         return []

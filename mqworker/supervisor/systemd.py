@@ -1,4 +1,4 @@
-"""What systemd is told, when it started us and wants to know: ready, alive, stopping."""
+"""Tells systemd that the node is ready, alive or stopping, where systemd started it and asked for that."""
 
 from __future__ import annotations
 

@@ -32,5 +32,5 @@ def next_id() -> MessageId:
 
 
 def next_ids(count: int) -> list[MessageId]:
-    """So many of them."""
+    """`count` ids that nobody else has."""
     return _sources.take(count)

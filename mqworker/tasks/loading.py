@@ -28,8 +28,11 @@ def load_app(name: str, directory: Path) -> App:
             f"app {name!r} cannot be imported from {directory}: {error}{_place_of(error)}"
         ) from error
     except Exception as error:  # whatever a module of the user raises at import is a reason not to start
+        told = (
+            error.msg if isinstance(error, SyntaxError) else error
+        )  # its text would name the place once more
         raise ConfigurationError(
-            f"app {name!r} fails to import: {type(error).__name__}: {error}{_place_of(error)}"
+            f"app {name!r} fails to import: {type(error).__name__}: {told}{_place_of(error)}"
         ) from error
     return _app_in(vars(module), name, attribute)
 

@@ -224,7 +224,7 @@ def milliseconds(argument: str, value: object, *, least: int = 1) -> int:
 
 
 def instant(argument: str, value: Seconds | datetime) -> Instant:
-    """So many seconds from now, or a moment with a time zone."""
+    """Seconds from now, or a moment with a time zone."""
     if not isinstance(value, datetime):
         return After(milliseconds(argument, value, least=0))
     if value.tzinfo is None:

@@ -1,8 +1,8 @@
 """A server in memory, behind the interface of a connection: raw commands in, raw replies and our errors out.
 
 It is fakeredis, with the real Lua scripts. Three things are bridged here and not in the scripts: the first
-line `#!lua flags=…`, which fakeredis takes for Lua; the clock (memory_time.py); and channels, which are not
-offered: whoever listens is told so, and asks instead, as it must for lost wake-ups anyway.
+line `#!lua flags=…`, which fakeredis takes for Lua; the clock, which a test may move; and channels, which it
+does not offer: whoever listens is told so, and asks instead, as it must for lost wake-ups anyway.
 """
 
 from __future__ import annotations

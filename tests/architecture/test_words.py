@@ -24,7 +24,10 @@ METAPHORS = re.compile(
     r"(?<![A-Za-z])(?:bell|desk|shelf|shelves|crew|door|errand|clerk|courtes(?:y|ies)|graveyard|grave|gate)s?(?![A-Za-z])",
     re.IGNORECASE,
 )
-FOREIGN_TURNS = re.compile(r"foreign hand|by himself|what a deaf|in the hands of", re.IGNORECASE)
+FOREIGN_TURNS = re.compile(
+    r"foreign hand|by himself|what a deaf|in the hands of|such a one|\"\"\"so (?:long|often|many|much|old) ",
+    re.IGNORECASE,
+)
 
 
 def named(module: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tests.drills.drill_app import LEDGER_VARIABLE
 from tests.drills.evidence import read_log
 from tests.support.deadline import wait_until
 from tests.support.ledger import LedgerWriter
-from tests.support.node_process import NodeProcess
+from tests.support.node_process import NodeProcess, marked_processes
 
 MARK_VARIABLE = "MQW_DRILL_MARK"
 APP = "tests.drills.drill_app:app"
@@ -115,13 +115,7 @@ class DrillNode:
 
     def descendants(self) -> list[int]:
         """Every process that carries our mark and has not ended."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                with suppress(OSError):
-                    if self.mark.encode() in (folder / "environ").read_bytes():
-                        found.append(int(folder.name))
-        return found
+        return marked_processes(self.mark)
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of its log, all starts together."""

@@ -114,7 +114,7 @@ class Scene:
         return ledger_bytes(self.ledger_folder)
 
     def wait_executed(self, count: int, deadline_s: float = DRAIN_DEADLINE_S) -> None:
-        """So many runs were begun."""
+        """How many runs have begun."""
         wait_until(lambda: self.executed() >= count, f"{count} runs", deadline_s)
 
     def wait_drained(self, deadline_s: float = DRAIN_DEADLINE_S, queues: Iterable[str] = (QUEUE,)) -> None:

@@ -41,7 +41,7 @@ QUEUES = (QUEUE, LIMITED_QUEUE)
 TICK_S = 0.1
 PATIENCE_S = 120.0
 MOST_SHOWN = 10
-"""So long a result may take: far longer than anything here should, on a machine that has the time."""
+"""How long a result may take: far longer than anything here should, on a machine that has the time."""
 
 SHARES = {
     "quick": 0.50,

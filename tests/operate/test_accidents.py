@@ -14,8 +14,8 @@ from mqworker.settings import Settings
 from mqworker.tasks.remote_tasks import read_published_tasks
 from tests.support.deadline import wait_until
 from tests.support.messages import a_message
-from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
+from tests.support.shop_node import shop_node
 
 APP = """
 import os, signal, time
@@ -54,8 +54,7 @@ def an_accident(worker: str = "worker:0", runs: int = 1) -> Accident:
 def test_a_killed_worker_leaves_what_it_ran_its_signal_and_its_memory(
     system: System, server: RealServer
 ) -> None:
-    node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "1", "MQWORKER_NODE": "web-1"})
-    (node.directory / "shop.py").write_text(APP)
+    node = shop_node(server, APP, {"MQWORKER_WORKERS": "1", "MQWORKER_NODE": "web-1"})
     app = App("front", settings=system.settings)
     with node:
         wait_until(lambda: read_published_tasks(system.store, "mqw"), "its tasks are published", DEADLINE_S)

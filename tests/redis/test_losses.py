@@ -119,7 +119,7 @@ def test_what_is_lost_on_probation_is_buried_and_nothing_else_is(queue: WorkQueu
     assert is_on_probation(record)
     assert released == 2
     assert (letter.id, letter.reason, letter.error) == (first.id, "lost", "NodeLost")
-    assert letter.error_message.startswith("its node vanished 1 times")
+    assert letter.error_message.startswith("its node vanished once")
     assert letter.message is not None
     assert (letter.message.body, letter.message.losses) == (b"poison", 1)
     assert isinstance(second, Delivery)

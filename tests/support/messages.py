@@ -33,7 +33,7 @@ def a_message(body: bytes = b"body", **options: Option) -> Message:
 
 
 def some_messages(count: int, **options: Option) -> list[Message]:
-    """So many messages whose bodies count up from b'0'."""
+    """`count` messages whose bodies count up from b'0'."""
     return [a_message(b"%d" % position, **options) for position in range(count)]
 
 

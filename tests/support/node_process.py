@@ -19,6 +19,17 @@ ANSWER_S = 5.0
 LOG_END = 3_000
 
 
+def marked_processes(mark: str) -> list[int]:
+    """Every process with this text in its environment that has not ended; zombies have none to read."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if mark.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+    return found
+
+
 class NodeProcess:
     """One supervisor with everything below it; may be started again after its end."""
 

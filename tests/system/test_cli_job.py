@@ -113,7 +113,7 @@ def test_a_message_that_was_given_up_as_lost_says_so(line: CommandLine) -> None:
     queue.store.run(queue.calls.begin_probation(delivery.fence, CONSUMER))
     queue.reap_dead(CONSUMER)
 
-    assert "lost; NodeLost: its node vanished 1 times" in explain(line, delivery.id)
+    assert "lost; NodeLost: its node vanished once" in explain(line, delivery.id)
 
 
 def test_a_dead_message_says_why_and_how_to_repeat_it(line: CommandLine) -> None:

@@ -13,6 +13,7 @@ from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
+from tests.support.shop_node import shop_node
 
 WAIT_S = 60.0
 OLD, NEW = new_key("old", "sign"), new_key("new", "encrypt")
@@ -37,9 +38,7 @@ def server() -> Iterator[RealServer]:
 
 
 def a_node(server: RealServer, ring: str) -> RealNode:
-    node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "1", "MQWORKER_KEYS": ring})
-    (node.directory / "shop.py").write_text(APP)
-    return node
+    return shop_node(server, APP, {"MQWORKER_WORKERS": "1", "MQWORKER_KEYS": ring})
 
 
 class Sender:
@@ -112,8 +111,7 @@ def test_what_no_key_opens_waits_for_a_node_that_has_it(server: RealServer) -> N
 
 
 def test_a_node_without_keys_does_not_bury_what_is_sealed(server: RealServer) -> None:
-    node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": "1"})
-    (node.directory / "shop.py").write_text(APP)
+    node = shop_node(server, APP, {"MQWORKER_WORKERS": "1"})
     app = App("shop", settings=Settings(redis_url=server.url, keys=NEW))
     with node:
         job = app.named("echo").using(queue="default").enqueue(7)

@@ -10,12 +10,12 @@ import pytest
 
 from mqworker import App, wait_all
 from mqworker.errors import ResultTimeout
-from mqworker.settings import Settings
 from mqworker.tasks.task import Task
 from tests.support.command_line import CommandLine
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
+from tests.support.shop_node import shop_app, shop_node
 
 LONGEST_S = 1.0
 CALLS = 30
@@ -29,9 +29,8 @@ def server() -> Iterator[RealServer]:
 
 @pytest.fixture
 def app(server: RealServer) -> Iterator[App]:
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
+    with shop_app(server) as made:
+        yield made
 
 
 def module(*functions: str) -> str:
@@ -40,9 +39,7 @@ def module(*functions: str) -> str:
 
 
 def a_node(server: RealServer, *functions: str, workers: int = 2) -> RealNode:
-    node = RealNode(server.url, "shop:app", settings={"MQWORKER_WORKERS": str(workers)})
-    (node.directory / "shop.py").write_text(module(*functions))
-    return node
+    return shop_node(server, module(*functions), {"MQWORKER_WORKERS": str(workers)})
 
 
 ONE, TWO = "def one(number: int) -> int: return number", "def two(number: int) -> int: return number"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mqworker import App
-from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 from tests.support.sentry_receiver import SentryReceiver
+from tests.support.shop_node import shop_app, shop_node
 
 DEADLINE_S = 60.0
 APP = """
@@ -64,16 +64,13 @@ def receiver() -> Iterator[SentryReceiver]:
 
 @pytest.fixture
 def app(server: RealServer) -> Iterator[App]:
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
+    with shop_app(server) as made:
+        yield made
 
 
 def a_node(server: RealServer, receiver: SentryReceiver, *, arguments: str, **settings: str) -> RealNode:
     usual = {"MQWORKER_WORKERS": "1", "DSN": receiver.dsn, "ARGUMENTS": arguments}
-    node = RealNode(server.url, "shop:app", settings=usual | settings)
-    (node.directory / "shop.py").write_text(APP)
-    return node
+    return shop_node(server, APP, usual | settings)
 
 
 def _told(receiver: SentryReceiver, task: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from mqworker.supervisor.status_socket import read_snapshots
 from tests.support.deadline import wait_until
+from tests.support.node_process import marked_processes
 from tests.system.fake_actors import journal_path
 
 ROOT = Path(__file__).parents[2]
@@ -105,13 +105,7 @@ class FakeNode:
 
     def descendants(self) -> list[int]:
         """Every process that carries our mark, zombies included as long as they are ours to see."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                with suppress(OSError):
-                    if self.mark.encode() in (folder / "environ").read_bytes():
-                        found.append(int(folder.name))
-        return found
+        return marked_processes(self.mark)
 
     def close(self) -> None:
         if self.process.poll() is None:

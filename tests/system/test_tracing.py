@@ -23,6 +23,7 @@ from tests.support.deadline import wait_until
 from tests.support.otlp_receiver import Mood, OtlpReceiver, ReceivedSpan, plain
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
+from tests.support.shop_node import shop_node
 
 DEADLINE_S = 60.0
 CONSUMER = 5
@@ -114,9 +115,7 @@ def a_node(server: RealServer, receiver: OtlpReceiver, **settings: str) -> RealN
         "OTEL_SERVICE_NAME": "shop",
         **receiver.environment,
     }
-    node = RealNode(server.url, "shop:app", settings=usual | settings)
-    (node.directory / "shop.py").write_text(APP)
-    return node
+    return shop_node(server, APP, usual | settings)
 
 
 def test_a_run_is_a_span_that_is_linked_to_that_of_its_sender(

@@ -13,10 +13,10 @@ from mqworker import App
 from mqworker.errors import TaskFailed
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.settings import Settings
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
+from tests.support.shop_node import shop_app, shop_node
 
 APP = """
 import logging, os, pathlib
@@ -71,16 +71,13 @@ def server() -> Iterator[RealServer]:
 
 @pytest.fixture
 def app(server: RealServer) -> Iterator[App]:
-    made = App("shop", settings=Settings(redis_url=server.url))
-    yield made
-    made.close()
+    with shop_app(server) as made:
+        yield made
 
 
 def a_node(server: RealServer, **settings: str) -> RealNode:
     usual = {"MQWORKER_WORKERS": "1", "MQWORKER_LOG_FORMAT": "json"}
-    node = RealNode(server.url, "shop:app", settings=usual | settings)
-    (node.directory / "shop.py").write_text(APP)
-    return node
+    return shop_node(server, APP, usual | settings)
 
 
 def enqueue(app: App, name: str, *args: object) -> Any:  # noqa: ANN401 - a job of any of the tasks above

@@ -1,11 +1,11 @@
-"""When a report is accepted, and its worker forgets it: it is stored, and its telemetry was taken. Pure."""
+"""When a worker may forget a report: it is stored, and the exporter has taken its telemetry. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 LONGEST_UNTAKEN_MS = 200
-"""So long a report that is stored is kept by its worker for an exporter that does not read."""
+"""A worker keeps a stored report for at most this long when the exporter does not read."""
 
 
 def acceptable(stored: Sequence[int], untaken: Mapping[int, int], now_ms: int) -> tuple[list[int], list[int]]:

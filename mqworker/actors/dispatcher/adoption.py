@@ -32,10 +32,10 @@ from mqworker.model.settlement import Settlement
 from mqworker.store.store import Store
 
 LOOK_EVERY_MS = 250
-"""How often the slot of a worker that has not spoken is looked at."""
+"""How often to read the run slot of a worker that has not reported in yet."""
 LONGEST_WAIT_MS = 30_000
-"""So long a worker may be silent before what it is not seen to run is given to others. It cannot begin any of
-that afterwards: before its next task it reads that it has a new dispatcher, and asks."""
+"""How long a worker may be silent; then others get what its slot does not show running. It cannot
+begin those later: before its next task it reads that it has a new dispatcher, and asks."""
 
 
 class Held(NamedTuple):
@@ -145,7 +145,7 @@ _CANCEL_WISH = b"X"  # what request_cancel.lua leaves in the results
 
 
 class Adoption:
-    """Hears from workers what they hold, and finds out what of that is still ours."""
+    """Hears from workers what they hold, and finds out which of those deliveries are still ours."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class Adoption:
         self._cancel = cancel
         self._log = log
         self._unjudged: dict[str, list[Held]] = {}
-        """By worker: what it said it holds, while it is not known what of that is still ours."""
+        """By worker: what it said it holds, until we know which of those deliveries are still ours."""
 
     @property
     def is_over(self) -> bool:
@@ -189,7 +189,7 @@ class Adoption:
 
     @property
     def is_anybody_awaited(self) -> bool:
-        """Whether a worker may hold something of which we do not know."""
+        """Whether a worker may hold something that we do not know about."""
         return self._predecessor.is_anybody_awaited
 
     def awaits(self, worker: str) -> bool:
@@ -232,7 +232,7 @@ class Adoption:
             yield Post(worker, StandReady(self._early_starts.channels(worker, self._queues), stale))
 
     def stray_settlement(self, queue: DispatchedQueue, fence: int, record: bytes) -> Settlement:
-        """On a delivery that the server counts among ours and nobody holds."""
+        """Decide about a delivery that the server counts as ours and no worker holds."""
         accused = self._predecessor.accused_with(queue.name, fence)
         settlement = settlement_of_stray(fence, record, ENDED_TOGETHER, accused)
         began_at_ms = self._predecessor.began_at_ms(queue.name, fence)
@@ -255,7 +255,7 @@ class Adoption:
         return stale
 
     def _adopt_from_slot(self, worker: WorkerState, now_ms: int) -> None:
-        """Until a worker speaks: what it is seen to run is nobody else's."""
+        """Until a worker reports in, nobody else gets what its slot shows it running."""
         running, tasks = self._slots.running(slot_of(worker.name)), self._known_tasks()
         queue = None if running is None else self._queues.marked(running.queue_mark)
         if running is None or queue is None or not tasks:

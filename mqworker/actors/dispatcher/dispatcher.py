@@ -94,9 +94,9 @@ from mqworker.store.link.subscription import ADDED
 from mqworker.store.store import Store
 
 POLL_MS = 1_000
-"""A lost wake-up costs this much, never a message; more where a node serves hundreds of queues."""
+"""A lost wake-up delays a message by this much, by more on a node with hundreds of queues."""
 ACCEPT_AFTER_MS = 20
-"""So long the dispatcher waits for work to send along when it has reports to accept."""
+"""How long the dispatcher holds back an acceptance, so that it can go out with new work."""
 
 
 class Dispatcher:

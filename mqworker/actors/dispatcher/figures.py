@@ -21,7 +21,7 @@ MOST_TOGETHER = 200
 """Tasks in one call: a script must not keep others waiting."""
 
 MOST_STRETCHES = 60
-"""While the server is away, the newest of them are kept for it."""
+"""While the server is away, this many of the newest are kept."""
 
 Ask = Callable[[Call[int]], int]
 _NOTHING: dict[Stretch, list[Plain]] = {(MINUTES, 0): []}

@@ -32,9 +32,7 @@ CLOSE_S = 2.0
 _LONGEST_TROUBLE = 300
 COUNT_EVERY_MS = 2_000
 COUNT_AT_LEAST_EVERY_MS = 5_000
-_COUNTING_SHARE = (
-    20  # a long table takes a database long to count: a small part of the time, if that is possible
-)
+_COUNTING_SHARE = 20  # counting a long table takes long: a twentieth of the time, unless counts get too old
 
 
 @dataclass(order=True, slots=True)
@@ -111,11 +109,11 @@ class ForeignQueueThread:
     # For the main thread
 
     def start(self) -> None:
-        """Begin to look after the queue."""
+        """Start serving the queue."""
         self._thread.start()
 
     def want(self, count: int) -> None:
-        """So many could be handed out soon."""
+        """Note how many could be handed out soon."""
         with self._lock:
             is_news = count > 0 and self._wanted == 0
             self._wanted = count
@@ -153,7 +151,7 @@ class ForeignQueueThread:
         self._news.set()
 
     def end_adoption(self) -> None:
-        """All workers have said what they hold: the rest of what the process before us held is anybody's."""
+        """All workers have said what they hold: any node may take the rest."""
         if not self._is_adoption_over:
             self._is_adoption_over = True
             self._news.set()
@@ -278,7 +276,7 @@ class ForeignQueueThread:
         self._renew_at_ms = now_ms + self._model.renew_every_ms
 
     def _note_lost(self, fence: int) -> None:
-        """It runs on, and somebody else may run it too: its outcome here will be refused."""
+        """Its run goes on here, and another node may run it too; our outcome will be refused."""
         self._log.warning("lease_lost", task_id=self._held.pop(fence).id)
         self._unsettled.pop(fence, None)
         self._lost.append(fence)

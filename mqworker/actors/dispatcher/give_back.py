@@ -19,12 +19,12 @@ from mqworker.model.settlement import UNKNOWN_TASK
 
 SHORTEST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 30_000
-"""A delivery that must run alone and finds no empty worker is parked for so long."""
+"""How long to park a delivery that must run alone and finds no empty worker."""
 _PARKED = b"parked "
 """How a wake-up begins that names a task which some node could not run (parts/parked.lua)."""
 _MOST_NAMED = 1_000
 MOST_ASKED_FOR = 5_000
-"""So many tasks, in all queues together, are asked for at a time."""
+"""How many tasks, over all queues, one round of claims asks for."""
 
 
 class GiveBack:

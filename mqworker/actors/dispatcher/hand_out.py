@@ -22,14 +22,14 @@ from mqworker.actors.mail import RunDeliveries
 from mqworker.model.record import UNMARKED, is_on_probation, is_record_of, must_run_alone, task_of
 
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
-"""A mail is closed when it holds so much; the frame around it may have a multiple of that."""
+"""A mail is full at this size; the frame around it may hold several times as much."""
 LONGEST_WAIT_MS = 100
-"""So long a delivery may wait here for a worker; far longer than a batch takes."""
+"""How long a delivery may wait here for a worker: far longer than a batch takes."""
 LONGEST_WAIT_ALONE_MS = 1_000
 """The same for one that must run with nothing beside it: a worker has to be emptied first."""
 MOST_WAITING_ALONE = 100
 KEEP_AFTER_MS = 50
-"""Who must be alone and waited so long for an idle worker has one kept for it."""
+"""After this long, one worker is kept free for a delivery that must run alone."""
 LONGEST_KEPT_MS = 1_000
 """The same where a worker is kept for it. On an overloaded machine a batch may take that long, and whoever
 gave the delivery back would get it again, in front of the next batch."""

@@ -40,7 +40,7 @@ from mqworker.model.settlement import (
 from mqworker.tasks.running.run import UNKNOWN_TASK_MS
 
 EVIDENCE_WAIT_MS = 1_000
-"""So long the dispatcher waits for the supervisor's word on how a worker died."""
+"""How long the dispatcher waits for the supervisor to say how a worker died."""
 HARD_TIMEOUT = "hard time-out"
 PIPE_BROKE = "its pipe broke"
 CANCELLED = "cancelled"
@@ -110,7 +110,7 @@ class LostWorkers:
         return dead
 
     def take_unreachable(self, now_ms: int) -> list[str]:
-        """Those whose pipe broke and whose death nobody reports: to be killed, named again until they are."""
+        """Workers whose pipe broke and whose death nobody reports; listed until they have been killed."""
         overdue = [lost for lost in self._lost if _is_overdue(lost, now_ms)]
         for lost in overdue:
             lost.since_ms = now_ms

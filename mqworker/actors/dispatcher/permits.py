@@ -14,7 +14,7 @@ ASK_EVERY_MS = 50
 ASK_IDLE_MS = 1_000
 """While no limited message was heard of for as long. The first one that waits calls; a call may be lost."""
 FIRST_LIMITED = b"limited"
-"""What a queue calls when a limited message waits and none did before."""
+"""What a queue publishes when its first limited message begins to wait."""
 RATE_LIMITER = "rate_limiter"
 
 

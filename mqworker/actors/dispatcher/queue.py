@@ -39,10 +39,10 @@ STORE_TROUBLE = (StoreUnavailable, StoreRefused, StoreFull)
 OUTAGE_PAUSE_MS = 200
 LARGEST_CLAIM = 1_000
 MOST_POLLED = 200
-"""So many queues are polled at a time; whoever serves more relies on their wake-ups for longer."""
+"""How many queues are polled in one turn; a node with more relies on wake-ups for longer."""
 CAUTION_MS = 1_000
 LONGEST_CAUTION_MS = 8_000
-"""So long after something was given back, event loops are not counted as room for its queue; longer each time
+"""How long after a give-back event loops are not counted as room for that queue; longer each time
 in a row, for what stands at the front is then claimed and given back again and again."""
 MANY_BYTES = 4 * 1024 * 1024
 """A claim of so much may have been cut short by its size (parts/take.lua), not by the end of the queue."""
@@ -66,11 +66,11 @@ class Claimed(NamedTuple):
     record: bytes
     since_ms: int
     start_by_ms: int = 0
-    """Until when its permit is valid; 0: it needs none."""
+    """When its permit ends; 0 if it needs no permit."""
 
 
 class KnownTasks(NamedTuple):
-    """What all queues have to know of the tasks; made once, for there may be thousands of both."""
+    """What all queues need to know about the tasks; built once, since there may be thousands of both."""
 
     once: frozenset[bytes]
     asynchronous: frozenset[bytes]
@@ -345,7 +345,7 @@ class DispatchedQueues:
             queue.wake(min(each.worker_ms for each in self))
 
     def next_polled(self) -> list[DispatchedQueue]:
-        """Those to be asked now, though nothing was heard of them: all, or some of very many, by turns."""
+        """Queues to ask now although no wake-up came: all, or a few in turn when there are very many."""
         queues = [*self._queue_by_name.values()]
         first = self._polled % max(1, len(queues))
         self._polled = first + MOST_POLLED

@@ -181,7 +181,7 @@ class Reconciliation:
 
 
 def _lost_fences(worker: WorkerState, queue: DispatchedQueue, ours: set[int]) -> list[int]:
-    """What a worker has and the server does not count; not what runs once, which its start acknowledges."""
+    """What a worker has and the server does not count as ours, apart from tasks that run at most once."""
     return [
         fence
         for (name, fence), flight in worker.flights.items()

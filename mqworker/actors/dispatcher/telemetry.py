@@ -27,7 +27,7 @@ EXPORTER = "exporter"
 MOST_UNDER_WAY = 20_000
 """Entries that the exporter was sent and has not taken."""
 MOST_LOST_RUNS = 1_000
-"""In one mail: each holds the record of its message."""
+"""The most in one mail: each holds the record of its message."""
 MOST_LOST_MAILS = 1_000
 
 

@@ -24,9 +24,9 @@ from mqworker.model.settlement import Settlement
 WORKER = "worker:"
 """How the names of workers begin; behind it stands the number of their slot."""
 LOOK_EVERY_MS = 20
-"""So often the workers that have something are looked at."""
+"""How often to look at the workers that have deliveries."""
 ASK_AFTER_MS = 2_000
-"""A worker that has deliveries and was silent for so long is asked which ones; and again as often."""
+"""A worker that has deliveries and is silent for this long is asked which ones; then asked again as often."""
 ANSWER_WITHIN_MS = 8_000
 """One that runs nothing and does not answer is killed then: its loop hangs, or the process is stopped. Time
 in which it waited for a CPU does not count."""

@@ -14,11 +14,11 @@ from mqworker.model.settlement import UNKNOWN_TASK
 
 _QUICKEST_MS = 1e-3
 WORTH_SHARING_MS = 0.5
-"""Quicker ones go to one worker as they come: the mail to another one would cost more than it saves."""
+"""Quicker tasks go to one worker as they come: the mail to a second one would cost more than it saves."""
 SHORTEST_PATIENCE_MS = 2_000
-"""So long a worker may take to get empty, the first time."""
+"""How long a worker may take to become empty, the first time."""
 _MOST_AHEAD_BYTES = 32 * 1024 * 1024
-"""A worker that has so much is given nothing more: whoever does not read twice that is ended (mailbox.py)."""
+"""A worker with this much gets nothing more: one that leaves twice as much unread is killed (mailbox.py)."""
 SHOWN_AFTER_MS, MOST_SHOWN = 200, 10
 
 
@@ -33,7 +33,7 @@ class Flight:
     is_alone: bool
     is_async: bool
     start_by_ms: int = 0
-    """Until when its permit is valid; 0: it needs none."""
+    """When its permit ends; 0 if it needs no permit."""
     is_lone: bool = False
     """Whether nothing at all may run beside it; `is_alone` only keeps others from waiting behind it."""
     is_lost: bool = False
@@ -280,7 +280,7 @@ class Idle:
     asynchronous: int = 0
 
     def take(self, *, is_async: bool) -> bool:
-        """One of them, if there is one."""
+        """Any one of them, if there are any."""
         if is_async:
             self.asynchronous -= 1
             return self.asynchronous >= 0
@@ -369,7 +369,7 @@ class Workers:
     def choose(
         self, expected_ms: float | None, *, is_async: bool, task: bytes = b"", has_permit: bool = False
     ) -> WorkerState | None:
-        """Who should get a delivery that is expected to take so long (None: nobody knows), or nobody.
+        """The worker that should get a delivery expected to take this long (None: unknown), if any.
 
         One with a permit has to begin soon.
         """
@@ -396,7 +396,7 @@ class Workers:
         return max(1, min(most, -(-waiting // max(1, able))))
 
     def choose_empty(self) -> WorkerState | None:
-        """Who may run something with nothing beside it, this moment; or nobody."""
+        """A worker that can run something alone right now, if any."""
         empty = (
             worker
             for worker in self

@@ -33,12 +33,12 @@ from mqworker.model.quarantine import Quarantine
 from mqworker.model.record import task_of
 
 LOOK_AFTER_MS = 1
-"""So long a worker has for the first step; then whoever is free gets the message."""
+"""How long a worker has to begin; after that any free worker gets the message."""
 _MOST_REMEMBERED = 1_000
 
 
 class EarlyStarts:
-    """Issues tickets, and finds out what became of them."""
+    """Issues tickets, and finds out how they were used."""
 
     def __init__(
         self, tickets: Tickets, workers: Workers, lost: LostWorkers, hand_out: HandOut, quarantine: Quarantine
@@ -54,7 +54,7 @@ class EarlyStarts:
 
     @property
     def are_open(self) -> bool:
-        """Whether it is open what became of some message."""
+        """Whether it is still unknown who has some message."""
         return any(worker.presumed for worker in self._workers)
 
     def channels(self, worker: str, queues: Iterable[DispatchedQueue]) -> dict[str, str]:
@@ -100,7 +100,7 @@ class EarlyStarts:
         return True
 
     def note_over(self, queue: str, fence: int) -> None:
-        """It is not to be run any more, should its wake-up come late."""
+        """Note that it must not run any more, in case its wake-up comes late."""
         self._over[queue, fence] = None
         if len(self._over) > _MOST_REMEMBERED:
             self._over.popitem(last=False)

@@ -63,7 +63,7 @@ class EarlyStart:
         return _LOOK_MS if self._connecting is not None else max(0, self._listen_at_ms - now_ms)
 
     def take(self, is_wanted: Callable[[bytes], bool], now_ms: int) -> tuple[str, HandedOver] | None:
-        """Hear all that came; one of them at the most, with its queue, is for us to begin."""
+        """Read what came; at most one delivery, with its queue, is ours to begin."""
         redeemed: tuple[str, HandedOver] | None = None
         if self._subscription is None:
             self._listen(now_ms)

@@ -37,7 +37,7 @@ from mqworker.settings import otel_environment
 
 DISPATCHER = "dispatcher"
 _REMEMBERED = 50_000
-"""So many of the newest runs and reports are recognised when they come again."""
+"""How many of the newest runs and reports are remembered, to recognise one that comes twice."""
 _SAY_EVERY_MS = 60_000
 
 

@@ -17,7 +17,7 @@ ItemT = TypeVar("ItemT")
 MOST_WAITING = 50_000
 LARGEST_BATCH = 512
 LINGER_S = 0.5
-"""So long a batch may take to fill up."""
+"""How long a batch may take to fill."""
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Before a batch is tried again."""
 

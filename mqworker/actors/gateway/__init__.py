@@ -1,1 +1,1 @@
-"""What a gateway's process and the actors that serve it have between them."""
+"""What a gateway's process and the actors that serve it share."""

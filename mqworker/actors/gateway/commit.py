@@ -3,7 +3,7 @@
 All calls that arrived since the last turn, from all gateways and their clients, go to Redis in one round
 trip; then everybody gets an answer. While Redis is away calls wait, and are answered as unavailable or as
 unknown before their callers lose patience. The broker has the verbs that take in, the dispatcher those that
-hand out; which, stands in `verbs/table.py`.
+hand out: `verbs/table.py` lists them.
 
 The calls of one mail are grouped by verb and queue. Which lane each step has follows from the mail alone: the
 same mail, read by another process after this one was killed, makes the same steps under the same numbering,
@@ -31,7 +31,7 @@ from mqworker.store.store import Store
 GATEWAY = "gateway:"
 """How the names of gateways begin."""
 PATIENCE_MS = 4_000
-"""So long a call may wait for Redis before it is answered as unavailable."""
+"""How long a call may wait for Redis before it is answered as unavailable."""
 
 Answer = tuple[int, list[Any]]
 """The number of a call and its reply."""

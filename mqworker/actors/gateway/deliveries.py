@@ -24,7 +24,7 @@ from mqworker.store.exchange import UNREADABLE
 from mqworker.store.outage import OUTAGE_PAUSE_MS
 
 POLL_S = 1.0
-"""A lost wake-up costs this much."""
+"""A lost wake-up delays a message by this much."""
 _LARGEST_CLAIM = 250
 
 OnDelivery = Callable[[str, Delivery], None]

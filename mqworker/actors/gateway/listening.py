@@ -60,7 +60,7 @@ class _FirstContact(asyncio.Protocol):
         self._stranger: Stranger | None = None
         self._shaking_hands: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
-        """What came in one piece with the end of the handshake."""
+        """Bytes that came together with the end of the handshake."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came; it stays if there are not too many strangers from there."""
@@ -76,7 +76,7 @@ class _FirstContact(asyncio.Protocol):
             self._shaking_hands = asyncio.get_running_loop().create_task(shaking)
 
     def data_received(self, data: bytes) -> None:
-        """Keep it for whom the connection is handed on to."""
+        """Keep it for the protocol that takes over the connection."""
         self._early.append(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature

@@ -19,9 +19,9 @@ from mqworker.model.gateway_options import Place, UnixPlace
 MOST_CONNECTIONS = 64
 LONGEST_HEAD_BYTES = 8_192
 HEAD_S = 5.0
-"""So long a client may take to ask."""
+"""How long a client may take to send its request."""
 TAKE_S = 10.0
-"""So long it may take to read the answer."""
+"""How long it may take to read the answer."""
 _BACKLOG = 512
 _CHUNK_BYTES = 65_536
 _MOST_FIELDS = 20

@@ -28,9 +28,9 @@ from mqworker.store.store import Store
 AskSupervisor = Callable[[], Awaitable[dict[str, Any] | None]]
 
 REDIS_S = 3.0
-"""So long a scrape waits for Redis; without an answer it tells what is known without it."""
+"""How long a scrape waits for Redis; without an answer it shows what is known without it."""
 SHARED_MS = 500
-"""So old a reading of Redis may be: a thousand scrapes at once are one question."""
+"""How old a reading of Redis may be: a thousand scrapes at once ask Redis once."""
 MOST_WAITING = 32
 """Questions in line for Redis; while it hangs, more would only wait for nothing."""
 JSON = "application/json"

@@ -31,9 +31,9 @@ Snapshot = dict[str, Any]
 """Any: plain values, as the supervisor sends them."""
 
 ANSWER_S = 2.0
-"""So long the supervisor may take: longer, and its loop does not turn."""
+"""How long the supervisor may take to answer; after that its loop counts as stuck."""
 FRESH_MS = 50
-"""So old a snapshot may be when somebody asks: a thousand probes at once are one question."""
+"""How old a snapshot may be: a thousand probes at once ask the supervisor once."""
 LISTEN_AGAIN_S = 1.0
 
 

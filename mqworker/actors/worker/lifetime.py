@@ -12,7 +12,7 @@ TRY_AGAIN_MS = 5_000
 
 
 class Announcement:
-    """Said once per life of a worker: which schedules the app has, which of its tasks subscribe."""
+    """Announced once by each worker: the app's schedules, and which of its tasks subscribe to topics."""
 
     def __init__(self, what: str, announce: Callable[[], int], log: Logger) -> None:
         """`announce` says it and gives the number of things it named."""
@@ -22,7 +22,7 @@ class Announcement:
         self._next_ms: int | None = 0
 
     def turn(self, now_ms: int) -> None:
-        """Say it, if that is still to be done and it is time to try."""
+        """Announce, if that has not worked yet and it is time to try."""
         if self._next_ms is None or now_ms < self._next_ms:
             return
         try:

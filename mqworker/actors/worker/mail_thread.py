@@ -16,7 +16,7 @@ SLOW_AFTER_MS = 10
 """About so long may a task keep its worker from its mail, as long as a batch should take; then mail is looked
 at this often, until the task ends."""
 _REST_AFTER = 20
-"""After so many looks at a worker without tasks the thread sleeps until the next task begins."""
+"""After this many looks at a worker without tasks, the thread sleeps until the next task begins."""
 
 
 class MailThread:

@@ -80,14 +80,14 @@ class Report:
         ]
 
     def figures(self, now_ms: int) -> Iterator[Post]:
-        """What was counted, if that was not told for a while. Once: a report is repeated, a figure is not."""
+        """What was counted, if none was sent for a while. Reports are repeated; figures are sent once."""
         if self._figures and now_ms - self._counted_at_ms >= _COUNTED_EVERY_MS:
             self._counted_at_ms = now_ms
             yield Post(_DISPATCHER, RunsCounted(self._figures.take()))
 
     @property
     def is_accepted(self) -> bool:
-        """Whether everything that was ever added here is stored."""
+        """Whether everything that was added is stored."""
         return not self._settlements and not self._unaccepted
 
     def accept(self, numbers: Iterable[int]) -> None:
@@ -99,14 +99,14 @@ class Report:
                     self._on_accepted(known[0].queue, settlement)
 
     def unaccepted(self) -> Iterator[tuple[str, Settlement]]:
-        """What nobody has accepted, with its queue."""
+        """What no dispatcher has accepted yet, with its queue."""
         for mail, settlements in self._unaccepted.values():
             yield from ((mail.queue, settlement) for settlement in settlements)
         for queue, gathered in self._settlements.items():
             yield from ((queue, settlement) for settlement in gathered)
 
     def repeated(self) -> list[Post]:
-        """For a new dispatcher: all that was posted and nobody accepted."""
+        """For a new dispatcher: all that was posted and not accepted."""
         return [Post(_DISPATCHER, mail) for mail, _ in self._unaccepted.values()]
 
     def _alike(self, settlements: list[Settlement]) -> Iterable[list[Settlement]]:

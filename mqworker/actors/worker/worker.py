@@ -62,7 +62,7 @@ from mqworker.tasks.running.run import TaskRunner
 
 DISPATCHER = "dispatcher"
 STINT_MS = 10
-"""After so long the worker looks at its mail between two tasks."""
+"""How long the worker runs tasks before it looks at its mail again."""
 
 
 class Worker:
@@ -202,7 +202,7 @@ class Worker:
         return not self._pending and self._report.is_accepted
 
     def turn_beside_task(self) -> Iterator[Post]:
-        """What does not have to wait for the end of a task that takes long. Called by the mail thread."""
+        """Do what need not wait for the end of a long task. Called by the mail thread."""
         self._collect_finished()
         yield from self._report.posts()
         if self._awaits_word or not self._has_dispatcher:
@@ -267,7 +267,7 @@ class Worker:
                 self._pending.append((queue, delivery))
 
     def _work_in_stints_of(self, stint_ms: int) -> None:
-        """How long the dispatcher would have us work before we report."""
+        """How long the dispatcher lets us work before we report."""
         if stint_ms != self._stint_ms:
             self._stint_ms = stint_ms
             if self._mail_thread is not None:
@@ -347,7 +347,7 @@ class Worker:
             self._report.add(queue, settlement)
 
     def _list_deliveries(self, number: int) -> Sequence[Post]:
-        """Everything that was given to this worker and is neither reported nor returned."""
+        """Everything that was given to this worker and not yet reported or returned."""
         self._collect_finished()
         reported = self._report.posts()  # before the list: what is in neither, nobody has
         fences: dict[str, list[int]] = {}

@@ -15,13 +15,13 @@ from dataclasses import replace
 import click
 
 from mqworker.cli.server import JSON
-from mqworker.cli.server_url import server_url
 from mqworker.cli.status.screen import outage_screen, screen
 from mqworker.cli.terminal import terminal_height, terminal_width
 from mqworker.errors import StoreRefused, StoreUnavailable
 from mqworker.model.throughput import Sample, Throughput
 from mqworker.model.verdict import judge
 from mqworker.model.view import SystemView
+from mqworker.operate.server_url import server_url
 from mqworker.operate.status_document import document, outage_document
 from mqworker.queues.work.snapshots import Reader, read_system
 from mqworker.settings import Settings, load_settings

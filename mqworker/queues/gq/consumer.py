@@ -32,7 +32,7 @@ _FAMILY_LENGTH = len("00000000-0000-0000")
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What became of a batch, as ids."""
+    """The results of a batch, as ids."""
 
     processed: tuple[int, ...] = ()
     errors: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class GqConsumer:
         *,
         node: str | None = None,
     ) -> None:
-        """`node` is what several consumers have in common of which one may take over what others held."""
+        """`node` is shared by consumers that may take over what the others held."""
         self._store = store
         self._node = node
         self._process = process
@@ -77,7 +77,7 @@ class GqConsumer:
         return self._uuid
 
     def register(self) -> str:
-        """Join at the end of the order of birth, under a new uuid; a record it had before is left to die."""
+        """Join at the end of the order of birth, under a new uuid; its earlier record expires."""
         with self._lock:
             # Under the same name again if the answer was lost: a second record would starve a partition.
             self._joining = self._joining or _new_name(self._node)
@@ -161,7 +161,7 @@ class GqConsumer:
                 return claim, self._store.adopt(claim, family, held, self._liveness)
 
     def beat_for(self, others: Sequence[str]) -> None:
-        """Show life for itself and for others, and give nobody up."""
+        """Send a heartbeat for itself and for others, and give nobody up."""
         with self._lock:
             if self._uuid is None or not self._store.beat(self._uuid, self._liveness):
                 self.register()

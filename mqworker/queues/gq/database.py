@@ -81,13 +81,13 @@ class GqStore(Protocol):
         """Take those that nobody took meanwhile; raises `GqNotRegistered`."""
 
     def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
-        """Take over what others hold whose names begin alike; which of it (`GqNotRegistered`)."""
+        """Take over what consumers of the same family of names hold; returns it (`GqNotRegistered`)."""
 
     def retire(self, consumer: str, terms: GqTerms) -> None:
         """Delete the record of a consumer whose process ended, and do with what it held as with the dead."""
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
-        """Write results; the ids of messages that were lost to somebody else, where nothing was changed."""
+        """Write results; the ids of messages that another consumer has by now, which are not changed."""
 
     def find(self, message: int) -> GqRecord | None:
         """A message as it is stored; None when there is none, or none any more."""

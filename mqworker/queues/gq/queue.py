@@ -133,7 +133,7 @@ class GqQueue:
         return [delivery for delivery in deliveries if not self._is_held(delivery.fence)]
 
     def begin_adoption(self) -> None:
-        """From now on consumers of the same node that ended before are kept alive, and nobody is given up."""
+        """From now on keep ended consumers of the same node alive, and give nobody up."""
         self._predecessors = self._consumer.predecessors()
 
     def adopt(self, *deliveries: Delivery) -> list[Delivery]:
@@ -152,7 +152,7 @@ class GqQueue:
         return lost
 
     def end_adoption(self) -> None:
-        """Nobody has anything more to hand over: what the ended consumers still held is anybody's."""
+        """Nobody hands over anything more: any consumer may take what the ended ones still held."""
         for name in self._consumer.predecessors():
             self._store.retire(name, self._terms)
         self._predecessors = None
@@ -163,7 +163,7 @@ class GqQueue:
         return 0, 0
 
     def beat(self) -> None:
-        """Show life, and act on those that do not; registers (again) if need be."""
+        """Send a heartbeat, and delete consumers that sent none; registers (again) if needed."""
         self._consumer.heartbeat()
 
     def leave(self) -> None:

@@ -94,7 +94,7 @@ class GqRedis:
         return self._store.run(self._calls.claim(claim, ids, liveness, terms))
 
     def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
-        """Take over what others hold whose names begin alike; which of it."""
+        """Take over what consumers of the same family of names hold; returns it."""
         return self._store.run(self._calls.adopt(claim, family, held, liveness))
 
     def retire(self, consumer: str, terms: GqTerms) -> None:
@@ -102,7 +102,7 @@ class GqRedis:
         self._store.run(self._calls.retire(consumer, terms))
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
-        """Write results; the ids of messages that were lost to somebody else."""
+        """Write results; the ids of messages that another consumer has by now."""
         return self._store.run(self._calls.settle(results, terms))
 
     def find(self, message: int) -> GqRecord | None:

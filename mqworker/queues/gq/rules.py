@@ -90,9 +90,9 @@ class GqTerms:
     reclaim_dead: bool = False
     """Whether what a dead consumer held is queued again when its record is deleted."""
     steal_after_ms: int | None = None
-    """Work conserving: with an empty partition, take from others what waited so long; None: never."""
+    """Work conserving: with an empty partition, take from others what waited for this long; None: never."""
     fail_expired: bool = False
-    """At least once: whether an error after the deadline fails the message, as it does at most once."""
+    """At least once: whether an error after the deadline fails the message (at most once it always does)."""
     retention: GqRetention = GqRetention()
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class GqMessage:
     id: int
     payload: bytes
     attempt: int
-    """Which delivery this is, from 1."""
+    """The number of this delivery, from 1."""
     created_at_ms: int
     deadline_at_ms: int | None
     claim: GqClaim

@@ -25,7 +25,7 @@ class RsmqInvalidArgument(RsmqError, InvalidArgument):
 
 
 class RsmqQueueNotFound(RsmqError, UnknownQueue):
-    """Create the queue first: there is none of that name, or a foreign client left it half made."""
+    """Create the queue first: it does not exist, or a foreign client left it half made."""
 
 
 def refusal(name: str, queue: str) -> RsmqError:

@@ -88,7 +88,7 @@ class RsmqQueue:
     def claim(self, count: int = 1, *, lease_ms: int = DEFAULT_LEASE_MS) -> list[Delivery]:
         """Take up to `count` messages under a lease that expires, unless extended.
 
-        Who only looks for messages makes no queue anew that somebody has deleted.
+        A claim does not create a queue again that somebody has deleted.
         """
         try:
             return self.store.follow(self._steps.claim(count, lease_ms))
@@ -168,7 +168,7 @@ class RsmqQueueSteps:
         return is_there
 
     def make_again(self) -> None:
-        """Make the queue before its next use, for it is no longer there."""
+        """Note that the queue must be made before its next use, because it was deleted."""
         self._is_made = False
 
     def enqueue(self, messages: Sequence[Message]) -> Procedure[list[Enqueued]]:

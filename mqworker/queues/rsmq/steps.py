@@ -37,7 +37,7 @@ class RsmqSteps:
         )
 
     def list_queues(self) -> Procedure[list[str]]:
-        """All names; those that we would refuse are shown all the same."""
+        """All names, also those that we would refuse."""
         names: list[bytes] = (yield Commands((("SMEMBERS", self._registry),), self._registry))[0]
         return sorted(name.decode(errors="backslashreplace") for name in names)
 

@@ -14,7 +14,7 @@ from mqworker.store.script import Call, RawReply, scripts_of
 script = scripts_of(__package__)
 
 GUARD_MS = 24 * 3_600_000
-"""So long a msgid is taken at the most, whatever became of its message."""
+"""How long a msgid stays taken at most, whatever becomes of its message."""
 
 
 @dataclass(frozen=True, slots=True)

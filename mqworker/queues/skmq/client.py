@@ -1,6 +1,6 @@
 """A small SKMQ client: send messages to any SIKONG-MQ server, register, and listen for what is pushed.
 
-It stands beside the other queue models because it is what they are: the verbs of the document, as a library.
+It stands beside the other queue models because it is alike: the verbs of the document, as a library.
 It speaks the protocol alone and needs no Redis; `mqworker serve skmq` is one server for it.
 """
 

@@ -82,7 +82,7 @@ class FrameDecoder:
         return bool(self._buffer or self._consumed)
 
     def _whole(self, start: int, take: Callable[[Item], object]) -> int | None:
-        """The short way for what nearly all frames are: small, complete, and nothing but fields.
+        """The short way for nearly all frames: small, complete, and made of fields only.
 
         None where there is anything else: line by line it is read then, with the same result.
         """

@@ -62,7 +62,7 @@ class SkmqListener:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more; pushes under way are finished."""
+        """Stop listening; pushes under way are finished."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

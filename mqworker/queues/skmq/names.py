@@ -1,7 +1,7 @@
 """SKMQ names and recipients: any id of the protocol as a name that a queue accepts, and back.
 
 Letters, digits and a few signs stay as they are, so that `mqworker queue show skmq.billing` finds what one
-expects; every other byte becomes an escape sign and two hexadecimal digits. So no two names meet.
+expects; every other byte becomes an escape sign and two hexadecimal digits. So two ids never share a name.
 A recipient registers itself by such an id, to be sent the messages of an app.
 """
 

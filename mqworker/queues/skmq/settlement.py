@@ -1,4 +1,4 @@
-"""What a consumer's word on a pushed message, or its silence, comes to. Pure."""
+"""How a pushed message is settled, by its consumer's answer or silence. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class TopicOptions:
     grace_ms: int = 1_000
     """How long a backlog waits for more subscribers after its first; 0 for not at all."""
     orphans: Orphans = "drop"
-    """What becomes of records that a dropped peer had not observed. `requeue` puts them back in front of the
+    """What to do with records that a dropped peer had not observed. `requeue` puts them back in front of the
     main queue where it was the last peer that listened; elsewhere others have copies of their own."""
     observed_at_once: int = 50
     """How many records of each topic one `observe` takes."""

@@ -93,7 +93,7 @@ class TopicCalls:
         return Call(script("subscribe"), self.keys.shared, arguments, decode, is_numbered=True)
 
     def unsubscribe(self, key: str, consumer: str) -> Call[bool]:
-        """Let a consumer with all its peers listen no more; whether it did."""
+        """End listening for a consumer with all its peers; whether it listened."""
         return Call(
             script("unsubscribe"),
             self.keys.shared,

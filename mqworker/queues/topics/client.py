@@ -3,7 +3,7 @@
 What is published to a key waits in its main queue. `dispatch` moves it to a dedicated queue of every peer of
 every consumer id that is subscribed, and `observe` takes it from there: at most once for each peer. While
 nobody listens the main queue is kept. A peer that is silent for 30 seconds is dropped, by `dispatch` when it
-comes across one and by `sweep`. Nothing runs by itself: somebody calls these two again and again.
+comes across one and by `sweep`. Nothing runs in the background: the program calls these two again and again.
 
 Every change is one script on the server's clock, and no record is lost or doubled by a reply that is. The
 documented keys lie in any slot, so a cluster is refused.

@@ -41,7 +41,7 @@ class TopicSteps:
         yield call
 
     def unsubscribe(self, key: str, consumer: str) -> Procedure[bool]:
-        """Let a consumer listen no more."""
+        """End listening for a consumer."""
         call = self.calls.unsubscribe(accept.topic_key(key), accept.consumer_id(consumer))
         yield from self.refuse_cluster()
         was_subscribed: bool = yield call

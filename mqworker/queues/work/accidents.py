@@ -20,7 +20,7 @@ script = scripts_of(__package__)
 
 KEPT = 1_000
 MOST_RUNS = 20
-"""Of the deliveries that a worker had: the rest is a number."""
+"""How many of a worker's deliveries are kept in full; the rest only as a number."""
 _LONGEST_CAUSE = 2_000
 _LIMITS = JsonLimits(most_bytes=262_144, deepest=6, most_nodes=2_000)
 
@@ -63,7 +63,7 @@ def note_call(namespace: str, mark: str, accident: Accident) -> Call[int]:
 
 
 def read_accidents(store: Store, namespace: str, count: int = 100) -> list[Accident]:
-    """The newest, the newest first; what others wrote among them is passed over."""
+    """The newest accidents, newest first; entries of other programs are skipped."""
     key = accidents_key(namespace)
     entries: RawReply = store.send([("XREVRANGE", key, "+", "-", "COUNT", count)], key)[0]
     found = (_accident(entry_id, fields) for entry_id, fields in entries or [])

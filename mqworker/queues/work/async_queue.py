@@ -82,7 +82,7 @@ class AsyncWorkQueue(AsyncStoreClient):
         return await self.store.follow(self._steps.reap(consumer_name(consumer), 0, 1))
 
     async def consumers(self) -> list[ConsumerName]:
-        """Everybody who may hold something."""
+        """All consumers that may hold something."""
         return await self.store.follow(self._steps.consumers())
 
     async def promote(self) -> int:

@@ -32,7 +32,7 @@ script = scripts_of(__package__)
 PROGRESS_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 """How long a run that did not end may be taken up again."""
 _ENDED_KEPT_MS: Final = 600_000
-"""Attempts that are left over may go on for a while after a run has ended."""
+"""How long leftover attempts may go on after a run has ended."""
 _LONGEST_RUN: Final = 64
 _MOST_PARTS: Final = 10_000_000
 _DIGEST_BYTES: Final = 16
@@ -121,7 +121,7 @@ class BulkPart:
             )
 
     def _note(self, noted: str) -> None:
-        """What the server knows of this part; raises where that cannot be the beginning of what we have."""
+        """Note what the server knows of this part; raises if our rows cannot begin like that."""
         self._noted = noted
         self._noted_rows = int(noted.partition(" ")[0] or 0)
         if self._noted_rows < self._rows:

@@ -228,11 +228,11 @@ class WorkQueueCalls:
         return Call(script("await"), self.keys.shared, tuple(messages), list)
 
     def request_cancel(self, message: MessageId) -> Call[int]:
-        """Ask that a message which somebody holds be stopped."""
+        """Ask to stop a message that a consumer holds."""
         return Call(script("request_cancel"), self.keys.shared, (message, "cancel"), int, is_numbered=True)
 
     def request_kill(self, message: MessageId) -> Call[int]:
-        """The same, and that the worker which runs it be ended."""
+        """The same, and to kill the worker that runs it."""
         return Call(script("request_cancel"), self.keys.shared, (message, "kill"), int, is_numbered=True)
 
     def clear_outbox(self, ends: Sequence[tuple[MessageId, bytes]]) -> Call[int]:
@@ -322,7 +322,7 @@ class WorkQueueCalls:
 
 
 def alone(batch: Call[list[Enqueued]]) -> Call[Enqueued]:
-    """The call of a batch of one, for whoever wants to hear of one."""
+    """The call for a batch of one, for callers that want one result."""
     return replace(cast("Call[Enqueued]", batch), decode=lambda reply: batch.decode(reply)[0])
 
 

@@ -40,7 +40,7 @@ def find_unnamed(store: Store, namespace: str, named: Iterable[BadEntry]) -> lis
 
 
 def remove(store: Store, bad: BadEntry) -> bool:
-    """Take out exactly this one; whether it was there."""
+    """Remove exactly this entry; whether it was there."""
     removal = bad.removal
     if removal is None:
         return False

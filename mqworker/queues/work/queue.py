@@ -98,7 +98,7 @@ class WorkQueue(StoreClient):
         return self.store.follow(self._steps.expire())
 
     def consumers(self) -> list[ConsumerName]:
-        """Everybody who may hold something, heard of late or not."""
+        """All consumers that may hold something, heard of lately or not."""
         return self.store.follow(self._steps.consumers())
 
     def silent_consumers(self, silent_ms: int) -> list[ConsumerName]:

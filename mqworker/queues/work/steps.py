@@ -163,7 +163,7 @@ class WorkQueueSteps:
         return repaired
 
     def consumers(self) -> Procedure[list[ConsumerName]]:
-        """Everybody who may hold something."""
+        """All consumers that may hold something."""
         keys = self.calls.keys
         (names,) = yield Commands((("ZRANGE", keys.named("consumers"), 0, -1),), keys.meta)
         return list(self._readable(names))

@@ -17,7 +17,7 @@ def subscriptions_key(namespace: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EventKeys:
-    """The keys of one topic, in the order in which its scripts receive them (parts/event_keys.lua)."""
+    """The keys of one topic, in the order in which its scripts receive them (parts/keys.lua)."""
 
     shared: tuple[str, str, str]
 

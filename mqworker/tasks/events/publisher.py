@@ -1,7 +1,7 @@
 """Publishing: an event is accepted once, and then taken to the queue of every task that subscribes.
 
 `publish` is one script that notes the event for whoever is subscribed at that moment, and then one enqueue
-for each queue. Whatever happens after the script, a broker finishes it (event_delivery.py).
+for each queue. Whatever happens after the script, a broker finishes it (delivery.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`@app.subscribe`: tasks that take every event of a topic, as a message of their own like any other.
 
 Only workers import the application, so they register its subscriptions when they start. From then on every
-event that is published (event_publisher.py) comes; what was kept for want of subscribers comes first. What
+event that is published (publisher.py) comes; what was kept for want of subscribers comes first. What
 an app no longer has is gone with the next registration.
 """
 

@@ -31,7 +31,7 @@ class Place(Protocol):
     most: int
     """More bytes than this are refused."""
     grace_s: float
-    """So long a blob is kept that nothing refers to: its message may still be on its way."""
+    """How long a blob that nothing refers to is kept: its message may still be on its way."""
 
     def write(self, name: str, blob: bytes) -> None:
         """Keep a blob, whole or not at all; raises `PayloadUnavailable`."""

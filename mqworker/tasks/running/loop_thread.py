@@ -27,11 +27,6 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
 
-    @property
-    def is_started(self) -> bool:
-        """Whether anything ever ran on it."""
-        return self._loop is not None
-
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop, which runs."""
         with self._lock:

@@ -34,7 +34,7 @@ REPORT_EVERY_MS = 200
 ASK_EVERY_MS = 500
 MOST_REMEMBERED = 10_000
 LONGEST_START_MS = 30_000
-"""So long a worker waits for the word that it may begin what runs at most once."""
+"""How long a worker waits for permission to begin a task that runs at most once."""
 RETRY_START_S = 0.2
 
 _STOP_REQUESTED = b"X"

@@ -1,7 +1,7 @@
 """`@app.schedule`: enqueues a task by a cron line or at an interval.
 
 Only workers import the application, so they publish its schedules when they start; brokers fire them
-(schedule_firing.py). What an app no longer has is gone with the next publication.
+(firing.py). What an app no longer has is gone with the next publication.
 """
 
 from __future__ import annotations

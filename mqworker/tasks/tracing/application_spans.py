@@ -77,7 +77,7 @@ def collect_application_spans(collect: Callable[[Entry], None]) -> None:
 
 
 def parts_of_span(span: ReadableSpan) -> Entry:
-    """A span of the SDK in plain values; actors/exporter/spans.py makes a span of them again."""
+    """A span of the SDK in plain values; actors/exporter/otlp.py makes a span of them again."""
     context, parent, scope = span.get_span_context(), span.parent, span.instrumentation_scope
     return [
         span.name[:LONGEST_TEXT],

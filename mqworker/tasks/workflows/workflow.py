@@ -1,7 +1,7 @@
 """Workflows: chains, groups and chords of calls, as values. `enqueue` stores the plan, brokers carry it on.
 
 The plan is laid down in one hash of its own before anything runs. The start, like every end of a member, is
-an entry in the outbox of a queue (workflow_outbox.py): so a workflow is begun and goes on exactly once,
+an entry in the outbox of a queue (outbox.py): so a workflow is begun and goes on exactly once,
 whoever is killed in between. docs/decisions/0005-workflows-by-outbox.md says why.
 """
 

@@ -27,7 +27,7 @@ from mqworker_services.pipeline.table import LakeChanged, LakeFile, LakeTable, W
 
 ROWS_PER_FILE: Final = 2_000_000
 FEWEST_TODAY: Final = 10
-"""So many small files of the current day are worth the work; of a day that is over, two."""
+"""How many small files of the current day are worth the work; of a day that is over, two."""
 _AT_ONCE: Final = 8
 _TRIES: Final = 50
 _ORDER: Final = [("queue", "ascending"), ("task", "ascending"), ("ts", "ascending")]

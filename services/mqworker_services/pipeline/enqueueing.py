@@ -56,7 +56,7 @@ class EnqueuedRows:
 
     rows: int
     known: int
-    """So many of them had been enqueued before, by the same run."""
+    """How many of them had been enqueued before, by the same run."""
 
 
 def enqueue_file(spark: SparkSession, plan: EnqueuePlan) -> EnqueuedRows:

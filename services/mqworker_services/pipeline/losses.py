@@ -24,7 +24,7 @@ class Loss:
     after: str
     """The last block before them."""
     read: int
-    """So many blocks of the queue had been archived: tells apart losses behind the same block."""
+    """How many blocks of the queue had been archived: tells apart losses behind the same block."""
     blocks: int | None
     """How many; None: nobody knows, for the stream was made anew."""
     until: str = ""

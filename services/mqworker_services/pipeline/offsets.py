@@ -33,7 +33,7 @@ class Mark:
     id: str = BEGINNING
     blocks: int = 0
     skipped: int = 0
-    """So many of these blocks were never read: lost, and the loss was accepted. Less than 0: the stream was
+    """How many of these blocks were never read: lost, and the loss was accepted. Less than 0: the stream was
     made anew and counts from 1 again."""
 
     @property

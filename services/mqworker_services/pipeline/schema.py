@@ -89,10 +89,6 @@ def spark_schema(schema: pa.Schema) -> str:
 
 
 EVENT_KEY: Final = ("shard", "block", "seq")
-SPARK_SCHEMA: Final = spark_schema(ARROW_SCHEMA)
-
-LAKE_SCHEMA: Final = f"{SPARK_SCHEMA}, date DATE, batch STRING"
-"""The last two are folders: the day of `ts` in UTC, and the batch of the archive that wrote the files."""
 
 
 def shard_of(queue: str) -> int:

@@ -70,7 +70,7 @@ class Plain:
         return text
 
     def read_exactly(self, count: int) -> bytes:
-        """So many bytes."""
+        """Exactly `count` bytes."""
         while len(self._buffer) < count:
             data = self.socket.recv(65_536)
             if not data:

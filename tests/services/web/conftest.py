@@ -54,7 +54,7 @@ def locked(system: System, tmp_path: Path) -> Iterator[TestClient]:
 def bury(
     system: System, count: int = 1, *, message: str = "no", queue: str = "mail", **kwargs: object
 ) -> list[MessageId]:
-    """So many dead letters."""
+    """Make `count` dead letters."""
     work = system.open_queue(queue)
     body = encode_call([], kwargs or {"tenant": "acme", "password": "hunter2"})  # type: ignore[arg-type]
     work.enqueue(*[a_message(body, task=TaskName("shop.send")) for _ in range(count)])

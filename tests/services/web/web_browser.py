@@ -42,9 +42,12 @@ class Browser:
         self.resize(1_600, 1_000)
 
     def open(self, path: str) -> None:
+        """Load a page; it is as wide as the window, also when that was just resized."""
         self.driver.get(f"{self.origin}{path}")
+        self.wait_until(f"innerWidth === {self._width}")
 
     def resize(self, width: int, height: int) -> None:
+        self._width = width
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 

@@ -18,7 +18,7 @@ def have_passed(
     is_waiting_for_us: bool = False,
     idle_s: float = 300,
 ) -> bool:
-    """So many seconds ago each."""
+    """How many seconds ago each happened."""
     return Timeouts(handshake_s=5, idle_s=idle_s).have_passed(
         NOW_S,
         joined_at_s=NOW_S - joined_s,

@@ -47,8 +47,10 @@ def test_a_failed_import_names_every_line_on_the_way_the_innermost_first(folder:
     assert str(refused.value).endswith(f"fails to import: ZeroDivisionError: division by zero {places}")
 
 
-def test_a_syntax_error_is_named_with_its_line(folder: Path) -> None:
+def test_a_syntax_error_is_named_with_its_line_once(folder: Path) -> None:
     (folder / "broken_syntax.py").write_text("\n\nx = = 1\n")
 
-    with pytest.raises(ConfigurationError, match=r"SyntaxError: .*broken_syntax\.py, line 3"):
+    with pytest.raises(ConfigurationError) as refused:
         load_app("broken_syntax:app", folder)
+
+    assert str(refused.value).endswith(f"SyntaxError: invalid syntax ({folder}/broken_syntax.py, line 3)")

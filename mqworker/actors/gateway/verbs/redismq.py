@@ -127,7 +127,7 @@ class _Verbs:
 
 
 def _refuse_empty(calls: Sequence[Arguments]) -> None:
-    """One that asks for nothing is to be told so, which only happens when it is carried out alone."""
+    """A call that asks for nothing gets an error; that only happens when it is carried out alone."""
     if not all(some for _, some in calls):
         raise InvalidArgument("a call names nothing to push or to acknowledge; accepted is at least one")
 

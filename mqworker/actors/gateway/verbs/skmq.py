@@ -6,7 +6,7 @@
     skmq_forget(entries)                            None; entries of settled messages leave the index
     skmq_register(recipient), skmq_lose(…), skmq_recipients(queue), skmq_queues()
 
-What a consumer says of a message that another node holds is in `gateway_verbs_skmq_feedback.py`.
+What a consumer says of a message that another node holds is in `skmq_feedback.py`.
 """
 
 from __future__ import annotations

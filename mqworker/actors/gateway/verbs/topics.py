@@ -73,7 +73,7 @@ class _TopicVerbs:
 
 
 def _weight(arguments: Arguments) -> int:
-    """A thousand small records are a lump, or four that are as large as can be."""
+    """A batch is a thousand small records, or four of the largest."""
     payload = arguments[1] if len(arguments) > 1 else b""
     size = len(payload) if isinstance(payload, bytes) else 0
     return max(1, size * LARGEST_GROUP // _LARGEST_GROUP_BYTES)

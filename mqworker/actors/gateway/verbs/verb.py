@@ -12,7 +12,7 @@ Arguments: TypeAlias = Sequence[Any]
 """Plain values as they came over the pipe: each verb checks its own."""
 
 LARGEST_GROUP = 1_000
-"""So much weight goes into one script: the same as a batch of a work queue."""
+"""The most weight for one script: the same as a batch of a work queue."""
 
 
 @dataclass(frozen=True, slots=True)

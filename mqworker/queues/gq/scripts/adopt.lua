@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- adopt: give a consumer what others of its node hold, whose processes ended while their workers live.
+-- adopt: give a consumer what ended consumers of its node hold, while their workers still live.
 --
 -- KEYS     as in parts/queue.lua
 -- ARGV[1]  consumer, ARGV[2] number of its claim

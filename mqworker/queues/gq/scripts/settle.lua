@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- settle: write what callbacks made of messages: processed, queued again or failed.
+-- settle: write the results of callbacks: processed, queued again or failed.
 --
 -- KEYS     as in parts/queue.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/side_calls.lua

@@ -126,7 +126,7 @@ class GqSql:
         return transact(self._engine, self._claim, claim, ids, liveness, terms)
 
     def adopt(self, claim: GqClaim, family: str, held: Sequence[GqHeld], liveness: GqLiveness) -> list[int]:
-        """Take over what others hold whose names begin alike; which of it."""
+        """Take over what consumers of the same family of names hold; returns it."""
         return transact(self._engine, self._adopt, claim, family, held, liveness)
 
     def retire(self, consumer: str, terms: GqTerms) -> None:
@@ -134,7 +134,7 @@ class GqSql:
         transact(self._engine, self._retire, consumer, terms)
 
     def settle(self, results: Sequence[GqResult], terms: GqTerms) -> list[int]:
-        """Write results; the ids of messages that were lost to somebody else."""
+        """Write results; the ids of messages that another consumer has by now."""
         return transact(self._engine, self._settle, results, terms)
 
     def find(self, message: int) -> GqRecord | None:

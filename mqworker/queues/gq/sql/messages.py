@@ -54,7 +54,7 @@ class GqSqlMessages:
     def select_own(
         self, connection: Connection, view: GqView, count: int, terms: GqTerms, now_ms: int
     ) -> list[int]:
-        """The oldest of the partition, and at least once: of those that somebody lost."""
+        """The oldest of the partition; at least once, also those that their consumer lost."""
         columns = self._table.c
         mine = and_(self._is_deliverable(terms, now_ms), columns.id % view.count == view.index)
         ids = self._oldest(connection, mine, count)
@@ -70,7 +70,7 @@ class GqSqlMessages:
     def take(
         self, connection: Connection, claim: GqClaim, ids: Sequence[int], terms: GqTerms, now_ms: int
     ) -> list[GqMessage]:
-        """Make those of the ids the consumer's that are still to be had; which they are."""
+        """Claim those of the ids that are still free for the consumer; returns them."""
         if not ids:
             return []
         columns = self._table.c
@@ -107,7 +107,7 @@ class GqSqlMessages:
         held: Sequence[GqHeld],
         younger: Sequence[str],
     ) -> list[int]:
-        """Make the consumer's what others hold whose names begin alike; the ids of what it has of it now.
+        """Take over what consumers of the same family of names hold; the ids that it has now.
 
         Only from older ones, and its own only from an older claim: this call may come late, after those that
         followed it.

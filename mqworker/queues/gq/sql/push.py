@@ -81,7 +81,7 @@ class GqSqlPush:
 
 
 def _parts(messages: Sequence[GqOutgoing]) -> Iterator[list[GqOutgoing]]:
-    """The messages, split where a statement would be longer than MySQL and MariaDB care to read."""
+    """The messages, split where a statement would be longer than MySQL and MariaDB accept."""
     part: list[GqOutgoing] = []
     length = 0
     for message in messages:

@@ -1,5 +1,5 @@
 #!lua
--- move: note the queue that a recipient is registered at from now on.
+-- move: note at which queue a recipient is registered from now on.
 --
 -- KEYS[1]  homes    hash    key of a recipient -> queue
 -- KEYS[2]  queues   set

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- sweep: drop the peers of some consumers that fell silent; a consumer without peers listens to nothing more.
+-- sweep: drop the peers of some consumers that fell silent; a consumer without peers stops listening.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  'drop' or 'requeue': what becomes of what they had not observed, see parts/peers.lua

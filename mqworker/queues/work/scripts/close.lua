@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- close: let calls with some names among their limits start no more until an instant, or open them again.
+-- close: keep calls with some names among their limits from starting until an instant, or open them again.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- reap: release everything that a consumer holds which is gone. If it vanished, that is counted in each record as a
+-- reap: release everything that a dead consumer holds. If it vanished, that is counted in each record as a
 -- loss: which of it was running is not known. What was on probation is buried; what was asked to stop ends instead.
 --
 -- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of the consumer: fence -> record
@@ -80,7 +80,9 @@ for _, record in ipairs(read_many('HMGET', held, fences)) do
       event.event = 'buried'
       event.error = 'lost'
       ended[#ended + 1] = id
-      local story = 'its node vanished ' .. losses_of(record) .. ' times while it had this message, the last time while '
+      local losses = losses_of(record)
+      local often = losses == 1 and 'once' or losses .. ' times'
+      local story = 'its node vanished ' .. often .. ' while it had this message, the last time while '
         .. 'the message ran alone in a worker'
       local letter = cjson.encode({ reason = 'lost', error = 'NodeLost', error_msg = story })
       bury(id, record, letter)

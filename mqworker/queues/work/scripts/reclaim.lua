@@ -66,7 +66,8 @@ for i = 1, #fences do
       event.event = 'buried'
       event.error = 'crashed'
       ended[#ended + 1] = id
-      local letter = cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. crashes .. ' times' })
+      local often = crashes == 1 and 'once' or crashes .. ' times'
+      local letter = cjson.encode({ reason = 'crashed', error_msg = 'the lease ended ' .. often })
       bury(id, next_record, letter)
       if guard_mode(record) ~= '-' then release_guard(record, id, window_ms, 'D' .. letter) end
     else

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- request_cancel: ask that a message which somebody holds be stopped; it will not come back if it fails or is released.
+-- request_cancel: ask to stop a message that a consumer holds; it will not come back if it fails or is released.
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua

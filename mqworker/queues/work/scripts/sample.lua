@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- sample: note the counters of a queue, once a second at the most, whoever asks first; while they stand still, only
+-- sample: note the counters of a queue, at most once a second, for the first that asks; while they stand still, only
 -- every ten seconds, so that an idle queue costs next to nothing.
 --
 -- KEYS[1]  meta     hash   counters

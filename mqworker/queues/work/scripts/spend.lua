@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- spend: say what a delivery costs in truth, of rates by weight.
+-- spend: correct what a delivery costs of its rates by weight.
 --
 -- KEYS     as in parts/keys.lua; KEYS[21] held, the hash of this consumer: fence -> record
 -- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua

@@ -1,5 +1,5 @@
 #!lua flags=no-writes,allow-oom
--- survey: how a queue is, in one look: depths, counters, consumers, the front of the line, the latest samples.
+-- survey: the state of a queue in one look: depths, counters, consumers, the front of the line, the latest samples.
 --
 -- KEYS     as in parts/keys.lua; KEYS[21] held by nobody in particular, KEYS[22] delivered, KEYS[23] samples
 -- ARGV[1]  how many samples; ARGV[2..] names of counters and switches

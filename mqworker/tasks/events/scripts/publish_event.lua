@@ -1,7 +1,7 @@
 #!lua
 -- publish_event: accept an event of a topic: for those who are subscribed now, or to be kept until somebody is.
 --
--- KEYS     as in parts/event_keys.lua
+-- KEYS     as in parts/keys.lua
 -- ARGV[1]  event, an id of the caller's; ARGV[2] payload
 -- ARGV[3]  how many events are kept while nobody subscribes, the newest
 -- ARGV[4]  ms after which they are dropped if nothing more is published, 0 for never

@@ -2,7 +2,7 @@
 -- subscribe_tasks: an app says which of its tasks subscribe to a topic, in place of those it named before.
 -- Events that were kept for want of subscribers go to all that there are then.
 --
--- KEYS     as in parts/event_keys.lua
+-- KEYS     as in parts/keys.lua
 -- ARGV[1]  what the names of its subscribers begin with: 'app/'
 -- ARGV[2..] of each: its name 'app/task', and its call
 -- Returns  how many kept events were handed out

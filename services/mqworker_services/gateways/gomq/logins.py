@@ -33,7 +33,7 @@ class Logins(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """The handler of the call, or one that refuses it: of a stream, for such a one reads nothing."""
+        """The handler of the call, or one that refuses it: made as for a stream, so it reads nothing."""
         if self._is_asking and handler_call_details.method.startswith(f"/{SERVICE}/"):
             metadata = dict(handler_call_details.invocation_metadata or ())
             if self._users.by_token(bearer(metadata)) is None:

@@ -42,7 +42,7 @@ class RequestParser:
         self._buffer = b""
         self._chunks: list[bytes] = []
         self._wanted = 0
-        """So many bytes the buffer must have before it is worth another look."""
+        """How many bytes the buffer must have before it is worth another look."""
         self._held = 0
         self._arguments: list[bytes] = []
         self._left = 0

@@ -35,7 +35,7 @@ class Histogram:
     max_ms: float = 0.0
 
     def add(self, bucket: int, count: int, max_ms: float) -> None:
-        """So many more in this bucket, the longest of which took this long."""
+        """Add this many to the bucket; the longest of them took this long."""
         self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.max_ms = max(self.max_ms, max_ms)
 
@@ -102,7 +102,7 @@ _CRASHED_RUN: Final = "WorkerCrashed"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """So many events that agree in all of this."""
+    """How many events agree in all of this."""
 
     key: str
     task: str

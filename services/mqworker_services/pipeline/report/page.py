@@ -79,7 +79,7 @@ def time(ms: float | None) -> Markup:
 
 
 def rate(per_second: float) -> str:
-    """So many in a second, with as many digits as say something."""
+    """A rate in a second, with only the digits that mean something."""
     if per_second >= _TENTHS_BELOW:
         return f"{per_second:,.0f}"
     return f"{per_second:.1f}" if per_second >= _HUNDREDTHS_BELOW else f"{per_second:.2g}"

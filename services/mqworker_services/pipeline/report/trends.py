@@ -13,7 +13,6 @@ from mqworker_services.pipeline.report.time_zones import local
 
 FEWEST_DAYS: Final = 3
 """Of whole days, before anything is said about the next ones."""
-AHEAD_DAYS: Final = 7
 FEWEST_RETRIES: Final = 20
 _WEEK: Final = 7
 _MS_PER_HOUR: Final = 3_600_000
@@ -136,7 +135,7 @@ class Forecast:
     growth_per_week: float
     """0.1 is ten percent more each week."""
     peak_workers: float
-    """So many workers the busiest hour kept busy; with the growth, so many more next week."""
+    """How many workers the busiest hour kept busy, with the growth until next week added."""
 
 
 def forecast(days: Sequence[Day], busiest_hour_ms: float) -> Forecast | None:

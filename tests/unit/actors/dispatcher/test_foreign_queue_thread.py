@@ -121,7 +121,7 @@ class ThreadByHand:
         self.thread._round()
 
     def claim(self, count: int) -> list[int]:
-        """So many new messages, claimed and taken over; their fences."""
+        """`count` new messages, claimed and taken over; their fences."""
         self.queue.line += [a_delivery(number) for number in range(1, count + 1)]
         self.thread.want(count)
         self.round()

@@ -129,6 +129,14 @@ def test_the_last_crash_buries_with_the_evidence() -> None:
     assert verdict.failure.message == "the worker died over it 3 times: SIGSEGV"
 
 
+def test_one_crash_is_told_as_once() -> None:
+    verdict = only(a_worker(1, max_crashes="1"), begun(running=(1,), last=1), "SIGSEGV")
+
+    assert isinstance(verdict, Bury)
+    assert verdict.failure is not None
+    assert verdict.failure.message == "the worker died over it once: SIGSEGV"
+
+
 def test_a_suspect_is_never_buried_however_often_it_crashed_before() -> None:
     assert judged(a_worker(beside=(1, 2), crashes=2), begun(running=(1, 2))) == {1: Suspect, 2: Suspect}
 

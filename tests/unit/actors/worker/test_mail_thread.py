@@ -52,7 +52,7 @@ from mqworker.tasks.running.run import TaskRunner
 from tests.support.deadline import wait_until
 
 _CREDIT = 300
-"""So many deliveries are with the worker at a time."""
+"""How many deliveries the worker has at a time."""
 _INTERRUPTIONS = 3_000 if os.environ.get("DRILL_SIZE") == "full" else 500
 
 

@@ -1,4 +1,4 @@
--- calendar: instants as the dates that Go programs write, in UTC. Mirrors model/unix_date.py.
+-- calendar: instants as the dates that Go programs write, in UTC.
 
 local WEEKDAYS = { 'Thu', 'Fri', 'Sat', 'Sun', 'Mon', 'Tue', 'Wed' } -- 1970 began on a Thursday
 local MONTHS = { 'Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec' }

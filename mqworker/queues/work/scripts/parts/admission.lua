@@ -9,8 +9,8 @@
 -- A bucket is the instant at which it would be full again (a token bucket kept as one number): it allows `burst` starts
 -- at once and `count` in each period after that. `limits` is in the order of turns: the score of one that could go on at
 -- once is when it was last visited, of one that waits for a token when that comes, of one that waits for a slot BLOCKED_MS.
--- Such a one stands in `blocked` of that limit, in the order of turns. Where a slot is free somebody who could use it is
--- never left there: whoever frees one wakes the next, and so does each visit that leaves one free.
+-- The last kind stands in `blocked` of that limit, in the order of turns. While a slot is free, nothing that could use it
+-- is left there: whatever frees a slot wakes the next, and so does each visit that leaves one free.
 --
 -- A start may follow its admission by as long as the permit is valid, so starts could come closer together than
 -- admissions do. So much of the burst is held back: starts in any time are at most burst + rate * time (decision 16).
