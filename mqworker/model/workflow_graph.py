@@ -107,6 +107,7 @@ class Graph(Generic[CallT]):
     def fields(self) -> dict[str, str]:
         """What tasks/workflows/scripts/advance_workflow.lua reads of it."""
         fields = {"state": "running", "end": str(self.end), "open": str(len(self.calls))}
+        fields["next"] = str(len(self.calls) + len(self.inputs_by_join))
         if self.goes_on:
             fields["goes_on"] = "1"
         for node, followers in self.followers.items():

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqworker import App, GraphStep, JobStatus, MemberFailure, StepGraph, chain, chord, graph, group
-from mqworker.errors import InvalidArgument, TaskFailed
+from mqworker import App, GraphStep, JobStatus, MemberFailure, StepGraph, graph
+from mqworker.errors import TaskFailed
 from mqworker.settings import Settings
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
@@ -66,7 +66,7 @@ class Site:
         self.work, self.handle = work, handle
 
     def carry_on(self, chance: random.Random) -> None:
-        """Until nothing is left to do; now and then what was counted long ago is found in the outbox again."""
+        """Until nothing is left to do; now and then what was counted long ago is in the outbox again."""
         seen: dict[bytes, bytes] = {}
         for _ in range(40):
             entries = self.client.hgetall(OUTBOX)

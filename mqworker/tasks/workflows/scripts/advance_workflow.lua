@@ -38,8 +38,16 @@ local plan = redis.call('HMGET', flow, 'state', 'end', 'failed', 'uncounted', 'o
 local state, end_node, failed, uncounted = plan[1], plan[2], nodes_in(plan[3]), nodes_in(plan[4])
 local open = tonumber(plan[5] or nil) -- nil: an older version enqueued it
 local goes_on, kept_ms = plan[6], plan[7] or '1'
-if not state then return { 0 } end
 local calls, is_named = {}, {}
+
+-- A parent that ended before it had added anything: nobody may add in its name any more.
+if not state then
+  if ARGV[first_pair] == 'parent' then
+    redis.call('HSET', flow, 'state', 'done', 'stamp', '?', 'rparent', ARGV[first_pair + 1])
+    redis.call('PEXPIRE', flow, 600000)
+  end
+  return { 0 }
+end
 
 local function name(call)
   if not is_named[call] and redis.call('HEXISTS', flow, 'r' .. call) == 0 then
@@ -185,6 +193,22 @@ local function mend(node)
   uncounted = {}
 end
 
+-- A parent was cancelled, and with it all that it has added, and what that has added.
+local function cancel_tree()
+  if state == 'running' then state = 'cancelled' end
+  if state ~= 'cancelled' then return end
+  local found, at = { 'parent' }, 1
+  while at <= #found do
+    for _, follower in ipairs(nodes_in(redis.call('HGET', flow, 'f' .. found[at]))) do
+      if redis.call('HEXISTS', flow, 'l' .. follower) == 0 then
+        if string.sub(follower, 1, 1) ~= 's' then name(follower) end
+        found[#found + 1] = follower
+      end
+    end
+    at = at + 1
+  end
+end
+
 for at = first_pair, #ARGV, 2 do
   local node, outcome = ARGV[at], ARGV[at + 1]
   local known = redis.call('HGET', flow, 'r' .. node)
@@ -194,7 +218,9 @@ for at = first_pair, #ARGV, 2 do
   if is_new then redis.call('HSET', flow, 'r' .. node, outcome) else outcome = known end
   if open and not known and string.sub(node, 1, 1) ~= 's' then open = open - 1 end
   if is_mended then mend(node) end
-  if known == 'K' then -- left out, it has no end: somebody else's message has its id
+  if node == 'parent' and string.sub(outcome, 1, 1) == 'C' then
+    cancel_tree()
+  elseif known == 'K' then -- left out, it has no end: somebody else's message has its id
   elseif is_failure(node, outcome) then
     if is_new then failed[#failed + 1] = node end
     if state == 'running' and not goes_on then state = 'failed ' .. node end
