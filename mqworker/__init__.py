@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mqworker.tasks.workflows.job import WorkflowJob
     from mqworker.tasks.workflows.members import WorkflowMember
     from mqworker.tasks.workflows.outcome import MemberFailure
+    from mqworker.tasks.workflows.step_graph import GraphStep, StepGraph, graph
     from mqworker.tasks.workflows.workflow import chain, chord, group
 
 __version__ = "0.1.0"
@@ -43,17 +44,18 @@ _NAMES_BY_MODULE = {
     "mqworker.tasks.offload.places": "S3 Files", "mqworker.tasks.outcome": "JobStatus",
     "mqworker.tasks.secret": "Secret", "mqworker.tasks.task": "AsyncTask Task",
     "mqworker.tasks.workflows.workflow": "chain chord group",
+    "mqworker.tasks.workflows.step_graph": "GraphStep StepGraph graph",
     "mqworker.tasks.workflows.job": "WorkflowJob", "mqworker.tasks.workflows.members": "WorkflowMember",
     "mqworker.tasks.workflows.outcome": "MemberFailure",
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [
-    "S3", "App", "AsyncTask", "Breaker", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq", "Job",
-    "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret",
-    "SigningKey", "State", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed",
-    "as_completed", "await_all", "chain", "chord", "current_context", "default_app", "group", "task",
-    "wait_all",
+    "S3", "App", "AsyncTask", "Breaker", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq",
+    "GraphStep", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate",
+    "Retry", "Rsmq", "Secret", "SigningKey", "State", "StepGraph", "Task", "Unique", "WorkflowJob",
+    "WorkflowMember", "aas_completed", "as_completed", "await_all", "chain", "chord", "current_context",
+    "default_app", "graph", "group", "task", "wait_all",
 ]
 # fmt: on
 

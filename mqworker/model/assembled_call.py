@@ -15,7 +15,7 @@ from typing import Any
 import msgpack
 
 from mqworker.errors import InvalidMessage, NotVerified
-from mqworker.model.envelope import array_header, with_first_argument
+from mqworker.model.envelope import array_header, with_arguments, with_first_argument
 from mqworker.model.keyring import SEALED
 from mqworker.model.packed_limits import DEEPEST, SEALED_EXTENSION, check_packed
 
@@ -28,7 +28,8 @@ _FAILURE = frozenset({"task", "id", "reason", "error", "message"})
 Source = list[Any] | None
 """Where an input comes from (Any: it nests): None, there is none; `["call", queue, node, may it fail]`, the
 result of that member; `["join", [sources]]`, the list of theirs; `["calls", queue, [nodes], may they fail]`,
-the same in short; `["event", topic]`."""
+the same in short; `["each", [sources]]`, the results of several, each as an argument of its own;
+`["failure"]`, why a member was given up, as the broker says; `["event", topic]`."""
 
 OpenValue = Callable[[list[str], bytes], bytes]
 """Opens a value that came from `["result", queue, id]` or `["event", topic, id]`."""
@@ -117,6 +118,11 @@ def called(grant: Grant, message: str, first_argument: bytes | None, open_value:
         raise NotVerified("the call lacks its input")
     value = _parsed(first_argument)
     scope = between if origin.source[0] == "event" else message.partition("~")[0]
+    if origin.source[0] == "each":
+        sources = origin.source[1]
+        return with_arguments(
+            grant.body, len(sources), _opened(value, ["join", sources], scope, open_value, 0)
+        )
     packed = _opened(value, origin.source, scope, open_value, 0)
     return with_first_argument(grant.body, packed)
 
@@ -161,6 +167,8 @@ def _opened(value: Any, source: list[Any], scope: str, open_value: OpenValue, de
             return _bytes_of(value)
         case ["call", queue, node, _]:
             return open_value(["result", queue, f"{scope}~{node}"], _bytes_of(value))
+        case ["failure"] if isinstance(value, dict) and value.keys() == _FAILURE:
+            return _bytes_of(value)
         case ["event", topic]:
             return open_value(["event", topic, scope], _bytes_of(value))
         case _:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.assembled_call import assembled
-from mqworker.model.envelope import with_first_argument
+from mqworker.model.envelope import with_arguments, with_first_argument
 from mqworker.model.guard import Guard, GuardMode
 from mqworker.model.instant import After, At, Instant, as_argument
 from mqworker.model.keyring import SEALED
@@ -27,13 +27,20 @@ class CallTemplate:
     message: Message
     """With a stand-in for the id; its guard, if any, is the uniqueness of the task."""
 
-    def called(self, message: MessageId, guard: Guard, first_argument: bytes | None = None) -> Message:
-        """The message of one call; `first_argument` is a packed value for the place that None holds."""
+    def called(
+        self, message: MessageId, guard: Guard, first_argument: bytes | None = None, *, places: int = 1
+    ) -> Message:
+        """The message of one call; `first_argument` is a packed value for the place that None holds.
+
+        With more `places` than one it is a packed array, whose items are for so many arguments.
+        """
         body = self.message.body
         if body[:1] == SEALED:
             body = assembled(body, first_argument)
-        elif first_argument is not None:
+        elif first_argument is not None and places == 1:
             body = with_first_argument(body, first_argument)
+        elif first_argument is not None:
+            body = with_arguments(body, places, first_argument)
         it = self.message
         return Message(
             message, body, it.task, it.priority, it.due, it.deadline, guard, it.max_crashes, it.limits

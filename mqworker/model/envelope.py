@@ -101,6 +101,21 @@ def with_first_argument(body: bytes, packed: bytes) -> bytes:
     return body[:at] + packed + body[at + 1 :]
 
 
+def with_arguments(body: bytes, count: int, packed: bytes) -> bytes:
+    """The same for the first arguments, which are None: their values come as one packed array."""
+    at = {0xDC: 4, 0xDD: 6}.get(body[1], 2)
+    if body[at : at + count] != PACKED_NONE * count or packed[: len(array_header(count))] != array_header(
+        count
+    ):
+        raise InvalidMessage("a call that takes several inputs has no place for them")
+    return body[:at] + packed[len(array_header(count)) :] + body[at + count :]
+
+
+def count_of_places(args: Sequence[Value]) -> int:
+    """How many of the first arguments are None: at the most so many places wait for an input."""
+    return next((at for at, each in enumerate(args) if each is not None), len(args))
+
+
 def with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:
     """The body with more headers; those that it has win, and too many are not added."""
     if body[:1] == TWO_PARTS:  # nearly all of them: what is there stays as it is

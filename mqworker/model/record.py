@@ -2,7 +2,7 @@
 
     position  1-13    enqueued at, milliseconds of the server's clock
               14      priority, 0 to 9
-              15      guard mode, a letter of GuardMode or '-'
+              15      guard mode, a letter of GuardMode or '-'; a capital, or P, once it has spawned others
               16      'd' when a deadline follows, 'l' limits, 'b' both, else '-'
               17      max crashes, one base-36 digit, or '-' for no limit
               18-20   deliveries so far      21-23  failures
@@ -34,7 +34,7 @@ _PLAIN_AND_NEW = b"0--300000000"
 _PARTS = 3
 """Of a plain record: header and id, task, body."""
 _ANY = re.compile(
-    rb"([0-9]{13})([0-9])(?:-|([irwtlmn]))(?:-|(d)|(b)|(l))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
+    rb"([0-9]{13})([0-9])(?:-|([irwtlmnIRWTLNP]))(?:-|(d)|(b)|(l))([0-9A-Za-z-])([0-9]{3})([0-9]{3})"
     rb"([0-9a-pA-Z])([0-9a-zS])"
     + _ID_AND_TASK
     + rb"(?(3)[!-~]+ )(?(4)([0-9]{1,15}) )(?(5)([0-9]{1,15}) [!-~]+ )(?(6)[!-~]+ )"

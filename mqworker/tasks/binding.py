@@ -61,6 +61,16 @@ class Binding:
         if kwargs or len(args) not in self.positional_counts:
             self._bound(args, kwargs)
 
+    def check_with_inputs(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Raise `InvalidArgument` when the call does not fit, whatever number of inputs stands before."""
+        problems: list[InvalidArgument] = []
+        for count in range(len(self.parameters) + 1):
+            try:
+                return self.check((*[None] * count, *args), kwargs)
+            except InvalidArgument as error:
+                problems.append(error)
+        raise problems[0]
+
     def by_name(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments by the names of their parameters, defaults included."""
         bound = self._bound(args, kwargs)

@@ -57,8 +57,11 @@ class Sender:
         tracer: SendTracer | None = None,
         *,
         payloads: Payloads | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """`async_work` is the same queue for the event loop that runs there."""
+        self.connections = connections
+        """Of the app, for what leads from this queue to others."""
         self.payloads = payloads
         """None where payloads are stored as they are."""
         self.tracer = tracer
@@ -248,6 +251,7 @@ class Connections:
                     partial(self.async_queue, queue),
                     self.tracer,
                     payloads=self.payloads,
+                    connections=self,
                 )
             return self._senders[queue]
 

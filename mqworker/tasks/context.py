@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from mqworker.errors import InvalidArgument, LeaseLost, RateLimited, TaskCancelled
+from mqworker.errors import InvalidArgument, LeaseLost, NotSupported, RateLimited, TaskCancelled
 from mqworker.log import Logger, get_logger
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call
 from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.trace_context import TraceContext
+
+if TYPE_CHECKING:
+    from mqworker.tasks.job import Job
+    from mqworker.tasks.signature import Signature
+
+R = TypeVar("R")
 
 NO_HEADERS: Mapping[str, str] = {}
 Seconds: TypeAlias = "float | timedelta"
@@ -78,6 +84,16 @@ class TaskLink(Protocol):
     async def ais_cancelled(self, queue: str, delivery: Delivery) -> bool:
         """The same, with the answer of now."""
 
+    def spawn(
+        self,
+        queue: str,
+        delivery: Delivery,
+        key: str,
+        calls: Sequence[Signature[Any]],  # Any: each returns what its own task does
+        then: Signature[Any] | None,
+    ) -> list[Job[Any]]:
+        """Add calls to the workflow of the delivery, or begin its tree; the same for the same key."""
+
     def is_mine(self, queue: str, delivery: Delivery) -> bool:
         """Whether the delivery is still leased to whoever runs it; on an event loop, as far as is known."""
 
@@ -93,6 +109,7 @@ class Context:
         "_has_lease",
         "_is_lost",
         "_link",
+        "_spawns",
         "_waits",
         "headers",
         "is_closing",
@@ -113,6 +130,7 @@ class Context:
         self._link = link
         self._has_lease = has_lease
         self._is_lost = False
+        self._spawns: dict[str, None] | None = None
         self.is_stop_requested = False
         """Whether it is known here that the job is to stop; the server is not asked."""
         self._waits: dict[tuple[str, str], int] | None = None
@@ -278,6 +296,55 @@ class Context:
         """`spent` for async tasks."""
         await asyncio.to_thread(partial(self.spent, amount, of=of))
 
+    def spawn(
+        self, call: Signature[R], *, name: str | None = None, then: Signature[Any] | None = None
+    ) -> Job[R]:
+        """Add a call while this task runs: it belongs to the run's job, and is cancelled with it.
+
+        A run that is repeated gets the same child, by `name` or, without one, by the number of the spawn in
+        the run: what it has spawned is not spawned again. So spawn in the same order each time, or name it.
+        `then` is called once, when the children of this spawn and this run have ended, with the list of their
+        results, a `MemberFailure` for each that failed; not if this job is given up. Waits for the server;
+        `aspawn` does not block the event loop.
+        """
+        return self.spawn_many([call], name=name, then=then)[0]
+
+    def spawn_many(
+        self, calls: Iterable[Signature[R]], *, name: str | None = None, then: Signature[Any] | None = None
+    ) -> list[Job[R]]:
+        """`spawn` for many calls, as one spawn: a child is known by its place in it."""
+        return self._spawn(self._spawn_key(name), list(calls), then)
+
+    async def aspawn(
+        self, call: Signature[R], *, name: str | None = None, then: Signature[Any] | None = None
+    ) -> Job[R]:
+        """`spawn` for async tasks."""
+        return (await self.aspawn_many([call], name=name, then=then))[0]
+
+    async def aspawn_many(
+        self, calls: Iterable[Signature[R]], *, name: str | None = None, then: Signature[Any] | None = None
+    ) -> list[Job[R]]:
+        """`spawn_many` for async tasks."""
+        return await asyncio.to_thread(self._spawn, self._spawn_key(name), list(calls), then)
+
+    def _spawn_key(self, name: str | None) -> str:
+        known = self._spawns = self._spawns or {}
+        key = str(len(known) + 1) if name is None else f"-{name}"  # never one of the numbers
+        if key in known:
+            raise InvalidArgument(
+                f"name is {name!r}, by which this run has spawned already; accepted is another for each spawn"
+            )
+        known[key] = None
+        return key
+
+    def _spawn(self, key: str, calls: Sequence[Signature[R]], then: Signature[Any] | None) -> list[Job[R]]:
+        if self._link is None or not self._has_lease:
+            raise NotSupported(
+                f"spawn: {self.task} runs at most once, or outside of a worker; accepted is a task with "
+                'delivery="at_least_once" that a worker runs; elsewhere task.enqueue(...) stores a call'
+            )
+        return self._link.spawn(self.queue, self._delivery, key, calls, then)
+
     def stop_if_cancelled(self) -> None:
         """Raise `TaskCancelled` when somebody asked this job to stop, `LeaseLost` when somebody else has it.
 
@@ -360,6 +427,21 @@ class _LocalLink:
     def __init__(self, state: State) -> None:
         self.state = state
         self.limits: LimitLink | None = None
+
+    def spawn(
+        self,
+        queue: str,
+        delivery: Delivery,
+        key: str,
+        calls: Sequence[Signature[Any]],
+        then: Signature[Any] | None,
+    ) -> list[Job[Any]]:
+        """Never: there is no job to which it could belong."""
+        del queue, key, calls, then
+        raise NotSupported(
+            f"spawn: {delivery.task} was called like a function, so there is no job to which a child could "
+            "belong; accepted is a task that a worker runs; elsewhere task.enqueue(...) stores a call"
+        )
 
     def start(self, queue: str, delivery: Delivery) -> bool:
         """Always."""

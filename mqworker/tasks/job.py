@@ -42,6 +42,7 @@ from mqworker.tasks.running.progress import Progress
 
 if TYPE_CHECKING:
     from mqworker.tasks.connections import Sender
+    from mqworker.tasks.workflows.job import WorkflowJob
 
 R = TypeVar("R")
 
@@ -127,8 +128,17 @@ class Job(Generic[R]):
         to stop and still runs. An async task is cancelled as asyncio does it; in a sync one `TaskCancelled`
         is raised, unless the worker has threads: there it has to look at `ctx.is_cancelled`. Whatever it does
         then, it is not retried. `kill` ends the worker instead; what else ran there runs again. A task that
-        cancels itself is told True, and goes on until it stops.
+        cancels itself is told True, and goes on until it stops. All that it has spawned is cancelled too.
         """
+        tree = self._tree()
+        is_tree_cancelled = tree.cancel() if tree is not None else False
+        try:
+            return self._cancel(kill=kill, timeout=timeout) or is_tree_cancelled
+        finally:  # it may have begun to spawn meanwhile
+            if tree is not None and not is_tree_cancelled:
+                tree.cancel()
+
+    def _cancel(self, *, kill: bool, timeout: float) -> bool:
         steps, left_s = self._sender.steps, timeout
         state = self._sender.follow(steps.cancel(self.id, kill=kill))
         if state is Cancelling.ASKED and self._is_cancelled_by_itself():
@@ -147,6 +157,15 @@ class Job(Generic[R]):
 
     async def acancel(self, *, kill: bool = False, timeout: float = CANCEL_TIMEOUT_S) -> bool:  # noqa: ASYNC109
         """`cancel` for asyncio."""
+        tree = self._tree()
+        is_tree_cancelled = await tree.acancel() if tree is not None else False
+        try:
+            return await self._acancel(kill=kill, timeout=timeout) or is_tree_cancelled
+        finally:
+            if tree is not None and not is_tree_cancelled:
+                await tree.acancel()
+
+    async def _acancel(self, *, kill: bool, timeout: float) -> bool:  # noqa: ASYNC109
         steps, left_s = self._sender.steps, timeout
         state = await self._sender.afollow(steps.cancel(self.id, kill=kill))
         if state is Cancelling.ASKED and self._is_cancelled_by_itself():
@@ -198,6 +217,14 @@ class Job(Generic[R]):
     def __repr__(self) -> str:
         """Id and queue: what `mqworker job show` asks for."""
         return f"<Job {self.id} in {self.queue}>"
+
+    def _tree(self) -> WorkflowJob[object] | None:
+        """What it has spawned, if anything; a member's is that of its workflow, and stays."""
+        if "~" in self.id or self._sender.connections is None:
+            return None
+        from mqworker.tasks.workflows.job import tree_of  # noqa: PLC0415 - which knows of jobs
+
+        return tree_of(self.id, self._sender.connections)
 
     def _remember(self, future: Future[Outcome]) -> None:
         if not future.cancelled() and future.exception() is None:

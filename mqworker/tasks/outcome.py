@@ -30,6 +30,8 @@ class JobStatus(StrEnum):
     """Given up: it rests as a dead letter, `job.retry()` puts it back in line."""
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    SKIPPED = "skipped"
+    """A member of a workflow that is not to run: what it would follow from failed, or did not."""
     UNKNOWN = "unknown"
     """Unknown to the server: it ended and its result was not kept, or it never existed."""
 

@@ -13,7 +13,14 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVa
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage, NotSupported
 from mqworker.model.assembled_call import Origin
-from mqworker.model.envelope import CallOptions, decode_call, encode_call, explain, with_headers
+from mqworker.model.envelope import (
+    CallOptions,
+    count_of_places,
+    decode_call,
+    encode_call,
+    explain,
+    with_headers,
+)
 from mqworker.model.guard import Guard, chosen_id_guard
 from mqworker.model.limits import limits_of, with_queue_limit
 from mqworker.model.message import Enqueued, Message
@@ -173,9 +180,7 @@ class Task(Generic[P, R]):
         )
         if queue is not None:
             self.connections.note_queue(queue_name(queue))
-        task: Task[..., R] = Task(
-            self.definition, self.connections, self._hooks, plan_with(self.plan, wishes)
-        )
+        task: Task[..., R] = self.planned(plan_with(self.plan, wishes))
         return task.enqueue(*args, **(kwargs or {}))
 
     def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Signature[R]]) -> list[Job[R]]:
@@ -234,12 +239,13 @@ class Task(Generic[P, R]):
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
     @overload
     def s(self: Task[Concatenate[Any, Rest], R], *args: Rest.args, **kwargs: Rest.kwargs) -> Signature[R]: ...
+    @overload
+    def s(
+        self: Task[Concatenate[Any, Any, Rest], R], *args: Rest.args, **kwargs: Rest.kwargs
+    ) -> Signature[R]: ...
     def s(self, *args: Any, **kwargs: Any) -> Signature[R]:  # Any: the overloads say what
-        """The call as a value, for workflows: with all arguments, or without the first, its input there."""
-        try:
-            self._check(args, kwargs)
-        except InvalidArgument:
-            self._check((None, *args), kwargs)
+        """The call as a value, for workflows: with all arguments, or without the first, its inputs."""
+        self.definition.binding.check_with_inputs(args, kwargs)
         return Signature(self, args, kwargs)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
@@ -339,8 +345,8 @@ class Task(Generic[P, R]):
         """What a worker will do with the arguments is done here: what it would refuse is not stored."""
         call = decode_call(body)
         is_member = plan.extra is not None and plan.extra.workflow is not None
-        # None holds the place of a workflow's input, which only its broker knows.
-        first = 1 if is_member and call.args and call.args[0] is None else 0
+        # None holds the place of each input of a workflow's member, which only its broker knows.
+        first = count_of_places(call.args) if is_member else 0
         try:
             self.definition.rebuild(call.args, call.kwargs, first=first)
         except InvalidMessage as error:

@@ -210,6 +210,13 @@ class WorkQueueCalls:
         keys = (*self.keys.shared, self.keys.held(consumer))
         return Call(script("spend"), keys, (fence, cost, *positions), int, is_numbered=True)
 
+    def begin_spawn(
+        self, fence: int, consumer: ConsumerName | None, starts: Sequence[MessageId] = ()
+    ) -> Call[int]:
+        """A running message spawns others: 1, 2, 0 or -1 as in begin_spawn.lua."""
+        keys = (*self.keys.shared, self.keys.held(consumer))
+        return Call(script("begin_spawn"), keys, (fence, *starts), int)
+
     def expire(self, limit: int) -> Call[int]:
         """Report waiting messages whose deadline passed."""
         return Call(script("expire"), self.keys.shared, (self._kept, limit, self._window_ms), int)

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from mqworker.errors import StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import get_logger
@@ -29,6 +30,11 @@ from mqworker.tasks.payloads import Payloads
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.running.limit_reports import LimitReports
 from mqworker.tasks.running.progress import progress_call
+from mqworker.tasks.workflows.spawning import Spawner, not_spawning
+
+if TYPE_CHECKING:
+    from mqworker.tasks.job import Job
+    from mqworker.tasks.signature import Signature
 
 REPORT_EVERY_MS = 200
 ASK_EVERY_MS = 500
@@ -72,6 +78,7 @@ class StoreTaskLink:
         self._consumer = consumer
         self.limits = None if registry is None else LimitReports(queue_of, registry, consumer)
         """What tasks say about their limits; None where nobody asked for it."""
+        self._spawner: Spawner | None = None
         self._other_models = other_models
         self._queue_of = queue_of
         self._async_queue_of = async_queue_of
@@ -84,6 +91,23 @@ class StoreTaskLink:
         self._unsent: dict[Held, Call[int]] = {}
         self._beside: set[asyncio.Task[None]] = set()
         self._log = get_logger(part="progress")
+
+    # Any: each child returns what its own task does.
+    def spawn(
+        self,
+        queue: str,
+        delivery: Delivery,
+        key: str,
+        calls: Sequence[Signature[Any]],
+        then: Signature[Any] | None,
+    ) -> list[Job[Any]]:
+        """Add calls to the workflow of the delivery, or begin its tree; waits for the server."""
+        if queue in self._other_models:
+            raise not_spawning(f"queue {queue} is of another model")
+        if self._spawner is None:
+            namespace = self._keys(queue).prefix.partition(":{")[0]
+            self._spawner = Spawner(self._queue_of, namespace, self._consumer)
+        return self._spawner.spawn(queue, delivery, key, calls, then)
 
     def start(self, queue: str, delivery: Delivery) -> bool:
         """Acknowledge what runs at most once: not before its start, for then it could be lost unbegun.

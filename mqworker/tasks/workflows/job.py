@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar, assert_never, cast
@@ -27,7 +27,7 @@ from mqworker.tasks.outcome import Cancelled, Expired, Failed, JobStatus, NotKep
 from mqworker.tasks.payloads import opened_result
 from mqworker.tasks.workflows.members import WorkflowMember, status_of_end, statuses_in_queue
 from mqworker.tasks.workflows.outcome import MemberFailure, member_failure, member_id, outcome_of, value_in
-from mqworker.tasks.workflows.plan import WorkflowPlan
+from mqworker.tasks.workflows.plan import NO_NODE, WorkflowPlan, stored_plan
 
 script = scripts_of(__package__)
 
@@ -51,6 +51,8 @@ class _State:
     name: str
     node: int | None = None
     """Of the member that failed."""
+    is_by_parent: bool = False
+    """Whether it is a tree whose parent was given up."""
 
 
 class WorkflowJob(Generic[R_co]):
@@ -104,8 +106,18 @@ class WorkflowJob(Generic[R_co]):
             raise TaskCancelled(f"workflow {self.id} was cancelled")
         if state.name == "":
             raise ResultNotKept(f"workflow {self.id} ended long ago, or there never was such a workflow")
+        if state.is_by_parent:
+            raise TaskFailed(
+                f"job {self.id}, which began this tree, was given up: its result says why",
+                reason="parent",
+                error="",
+                message="",
+                traceback="",
+            )
         if state.node is not None:
             raise self._failure(state.node)
+        if self._plan.end == NO_NODE:
+            return cast("R_co", None)
         # The annotations of the tasks say what it is; the bytes cannot.
         return cast("R_co", self._outcome(self._plan.end))
 
@@ -116,17 +128,30 @@ class WorkflowJob(Generic[R_co]):
     def cancel(self) -> bool:
         """Let nothing more follow, take out members that wait, and ask those that run to stop.
 
-        False when it has ended. A member that the broker puts in line at this very moment still runs.
+        With all that its members have spawned; they can spawn nothing more. False when it has ended.
         """
-        call = Call(script("cancel_workflow"), (self._key,), (self._kept_ms(),), int)
-        was_running = self._connections.store.run(call) == 1
-        ended = self._outcomes(list(self._plan.calls)) if was_running else {}
-        for node in self._plan.calls.keys() - ended.keys() if was_running else ():
-            work = self._connections.sender(self._plan.calls[node].queue).work
-            message = member_id(self.id, node)
-            if not work.cancel(message) and work.find(message).state == "leased":
-                work.store.run(work.calls.request_cancel(message))
-        return was_running
+        call = Call(script("cancel_workflow"), (self._key,), (), int)
+        if self._connections.store.run(call) == 0:
+            return False
+        # Read behind it: what a member adds from now on is refused, and a broker that has just put one in line
+        # takes it out again.
+        plan = stored_plan(self._connections.store, self._key, lambda _: None)
+        by_queue = _by_queue(plan)
+        root = self._read("root")[0]
+        if root is not None:
+            self._cancel_in(QueueName(root.decode()), [self.id])
+        ended = self._outcomes(list(plan.calls))
+        for queue, nodes in by_queue.items():
+            members = [member_id(self.id, node) for node in nodes if node not in ended]
+            seen = statuses_in_queue(self._connections.sender(queue).work, members)
+            self._cancel_in(queue, [each for each in members if seen[each] is not JobStatus.PLANNED])
+        return True
+
+    def _cancel_in(self, queue: QueueName, messages: Sequence[MessageId]) -> None:
+        sender = self._connections.sender(queue)
+        for message in messages:
+            if not sender.work.cancel(message):
+                sender.follow(sender.steps.cancel(message))
 
     async def acancel(self) -> bool:
         """`cancel` for asyncio."""
@@ -141,11 +166,9 @@ class WorkflowJob(Generic[R_co]):
         return self._plan_of()
 
     def _seen_in_queues(self) -> dict[MessageId, JobStatus]:
-        by_queue: dict[QueueName, list[MessageId]] = {}
-        for node, call in self._plan.calls.items():
-            by_queue.setdefault(call.queue, []).append(member_id(self.id, node))
         seen: dict[MessageId, JobStatus] = {}
-        for queue, members in by_queue.items():
+        for queue, nodes in _by_queue(self._plan).items():
+            members = [member_id(self.id, node) for node in nodes]
             seen |= statuses_in_queue(self._connections.sender(queue).work, members)
         return seen
 
@@ -219,15 +242,24 @@ class WorkflowJob(Generic[R_co]):
         call = self._plan.calls.get(node)
         return "unknown" if call is None else call.task
 
-    def _kept_ms(self) -> int:
-        kept = self._read("kept_ms")[0]
-        return int(kept) if kept else 1
-
     def _read(self, *fields: str) -> list[bytes | None]:
         replies = self._connections.store.send([("HMGET", self._key, *fields)], self._key)[0]
         return cast("list[bytes | None]", replies)  # what HMGET answers
 
 
+def tree_of(message: MessageId, connections: Connections) -> WorkflowJob[object]:
+    """The handle of all that a job has spawned."""
+    key = workflow_key(connections.namespace, message)
+    return WorkflowJob(message, connections, lambda: stored_plan(connections.store, key, lambda _: None))
+
+
+def _by_queue(plan: WorkflowPlan) -> dict[QueueName, list[int]]:
+    nodes: dict[QueueName, list[int]] = {}
+    for node, call in plan.calls.items():
+        nodes.setdefault(call.queue, []).append(node)
+    return nodes
+
+
 def _state(text: bytes | None) -> _State:
     name, _, node = (text or b"").decode().partition(" ")
-    return _State(name, int(node) if node else None)
+    return _State(name, int(node) if node.isdigit() else None, is_by_parent=node == "parent")

@@ -18,6 +18,7 @@ _STATUS_BY_END = {
     b"D": JobStatus.FAILED,
     b"C": JobStatus.CANCELLED,
     b"E": JobStatus.EXPIRED,
+    b"K": JobStatus.SKIPPED,
 }
 
 

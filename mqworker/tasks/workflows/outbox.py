@@ -25,10 +25,12 @@ from mqworker.model.packed_limits import check_packed
 from mqworker.model.value_codec import pack
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
+from mqworker.queues.work.steps import WorkQueueSteps
 from mqworker.store.exchange import UNREADABLE
 from mqworker.store.script import Call, RawReply, scripts_of
 from mqworker.store.store import Store
-from mqworker.tasks.outcome import Succeeded
+from mqworker.tasks.job_steps import JobSteps
+from mqworker.tasks.outcome import NotKept, Succeeded
 from mqworker.tasks.workflows.outcome import failed_outcome, member_failure, member_id, outcome_of
 from mqworker.tasks.workflows.plan import LONGEST_RUN_MS
 
@@ -98,10 +100,7 @@ class OutboxDrain:
         A queue may be full; or what is stored of the workflow cannot be read, and then only it waits.
         """
         try:
-            calls = self._advance(workflow, ends)
-            while calls:
-                refused = self._enqueue(workflow, calls)
-                calls = self._advance(workflow, refused) if refused else []
+            self._carry_on(workflow, ends)
         except (QueueFull, StoreFull) as error:
             self._log.warning("workflow_waits", workflow=workflow, reason=str(error))
             return False
@@ -113,26 +112,46 @@ class OutboxDrain:
             return False
         return True
 
-    def _advance(self, workflow: str, ends: Sequence[tuple[str, bytes]]) -> list[int]:
-        kept_ms = self._read(workflow, "kept_ms")[0]
+    def _carry_on(self, workflow: str, ends: Sequence[tuple[str, bytes]]) -> None:
+        counted, was_enqueued = list(ends), False
+        is_cancelled, calls = self._advance(workflow, counted)
+        while calls and not is_cancelled:
+            refused = self._enqueue(workflow, calls)
+            counted, was_enqueued = counted + refused, True
+            # Who cancelled it a moment ago may have looked before they were in line: then they go here.
+            is_cancelled = self._read(workflow, "state")[0] == b"cancelled"
+            if refused and not is_cancelled:
+                is_cancelled, calls = self._advance(workflow, refused)
+            else:
+                calls = []
+        if is_cancelled and was_enqueued:
+            _, calls = self._advance(workflow, counted)
+        if is_cancelled:
+            self._take_out(workflow, calls)
+
+    def _take_out(self, workflow: str, nodes: Sequence[int]) -> None:
+        for node, stored in self._fields(workflow, "t", nodes).items():
+            work = self._queue_of(_StoredCall.read(stored).template.queue)
+            work.store.follow(
+                JobSteps(WorkQueueSteps(work.calls, self._namespace)).cancel(member_id(workflow, node))
+            )
+
+    def _advance(self, workflow: str, ends: Sequence[tuple[str, bytes]]) -> tuple[bool, list[int]]:
         arguments = [part for end in ends for part in end]
         key = workflow_key(self._namespace, workflow)
-        call = Call(
-            script("advance_workflow"), (key,), (int(kept_ms or 1), LONGEST_RUN_MS, *arguments), _nodes
-        )
-        return self._store.run(call)
+        return self._store.run(Call(script("advance_workflow"), (key,), (LONGEST_RUN_MS, *arguments), _step))
 
     def _enqueue(self, workflow: str, nodes: Sequence[int]) -> list[tuple[str, bytes]]:
         """Make calls; those whose input is too large come back, with that as their outcome."""
         messages: dict[QueueName, list[Message]] = {}
         refused: list[tuple[str, bytes]] = []
-        output_by_node: dict[int | None, bytes] = {}
-        problem_by_node: dict[int | None, str] = {}
+        output_by_node: dict[tuple[int, bool] | None, bytes] = {}
+        problem_by_node: dict[tuple[int, bool] | None, str] = {}
         for node, stored in self._fields(workflow, "t", nodes).items():
             call = _StoredCall.read(stored)
-            source = call.input_from
+            source = None if call.input_from is None else (call.input_from, call.takes == "failure")
             if source is not None and source not in output_by_node:
-                output_by_node[source] = self._output(workflow, source)
+                output_by_node[source] = self._input(workflow, *source)
                 problem_by_node[source] = self._problem_with(output_by_node[source])
             problem = problem_by_node.get(source, "")
             try:
@@ -162,6 +181,16 @@ class OutboxDrain:
         self._log.warning("workflow_input_refused", workflow=workflow, node=node, task=task, reason=problem)
         return failed_outcome("input_too_large", "InvalidArgument", f"the input of {task}: {problem}")
 
+    def _input(self, workflow: str, node: int, is_failure: bool) -> bytes:  # noqa: FBT001 - a key, unpacked
+        if not is_failure:
+            return self._output(workflow, node)
+        cause = self._read(workflow, f"k{node}")[0] or b""
+        failed = int(cause) if cause.isdigit() else node
+        outcome = outcome_of(workflow, failed, self._fields(workflow, "r", [failed]).get(failed))
+        # Made good meanwhile: the branch runs all the same, once, and its reason is no longer known.
+        known = NotKept() if isinstance(outcome, Succeeded) else outcome
+        return pack(member_failure(workflow, failed, self._task(workflow, failed), known))
+
     def _output(self, workflow: str, node: int) -> bytes:
         """What a node hands on, packed: the result of a call, or the list that a join collected."""
         inputs = self._read(workflow, f"i{node}")[0]
@@ -183,8 +212,11 @@ class OutboxDrain:
         outcome = outcome_of(workflow, node, kept)
         if isinstance(outcome, Succeeded):
             return as_input(outcome.result)
-        task = _StoredCall.read(self._fields(workflow, "t", [node])[node]).template.message.task
-        return pack(member_failure(workflow, node, task, outcome))
+        return pack(member_failure(workflow, node, self._task(workflow, node), outcome))
+
+    def _task(self, workflow: str, node: int) -> str:
+        stored = self._fields(workflow, "t", [node]).get(node)
+        return "" if stored is None else _StoredCall.read(stored).template.message.task
 
     def _fields(self, workflow: str, kind: str, nodes: Sequence[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
@@ -206,19 +238,24 @@ class _StoredCall:
 
     template: CallTemplate
     input_from: int | None
+    takes: str = "outcome"
+    places: int = 1
+    """How many arguments its input stands for."""
 
     @classmethod
     def read(cls, text: bytes) -> Self:
         try:
             fields = json.loads(text)
-            return cls(template_of(fields), fields["input_from"])
+            takes, places = fields.get("takes", "outcome"), int(fields.get("places", 1))
+            return cls(template_of(fields), fields["input_from"], takes, places)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidMessage(f"a call of the workflow cannot be read: {error!r}") from error
 
     def message(self, workflow: str, node: int, first_argument: bytes | None) -> Message:
         message = member_id(workflow, node)
-        return self.template.called(message, member_guard(message), first_argument)
+        return self.template.called(message, member_guard(message), first_argument, places=self.places)
 
 
-def _nodes(reply: RawReply) -> list[int]:
-    return [int(node) for node in reply]
+def _step(reply: RawReply) -> tuple[bool, list[int]]:
+    is_cancelled, *nodes = reply
+    return bool(is_cancelled), [int(node) for node in nodes]

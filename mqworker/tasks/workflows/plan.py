@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LONGEST_RUN_MS = 400 * 24 * 3600 * 1000
 """A workflow that made no end by then is forgotten; a call may be delayed by a year."""
 BATCH = 500
+NO_NODE = -1
+"""The end of a tree, which has no result of its own."""
 
 RebuildOf = Callable[[TaskName], Rebuild | None]
 
@@ -65,7 +67,7 @@ def stored_plan(store: Store, key: str, rebuild_of: RebuildOf) -> WorkflowPlan:
         for name, text in fields.items()
         if name.startswith(b"i")
     }
-    return WorkflowPlan(calls, joins, int(end or 0))
+    return WorkflowPlan(calls, joins, int(end) if (end or b"").isdigit() else NO_NODE)
 
 
 def _read(store: Store, key: str, names: list[bytes]) -> Iterator[tuple[bytes, bytes]]:

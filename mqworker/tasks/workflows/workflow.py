@@ -12,12 +12,12 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, assert_never, overload
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.assembled_call import Origin, Source, join_of
 from mqworker.model.names import MessageId, QueueName, shown
-from mqworker.model.workflow_graph import Graph, Parallel, Part, Series, lay_out
+from mqworker.model.workflow_graph import Branched, CallNode, Graph, Parallel, Part, Series, lay_out
 from mqworker.queues.work.keys import workflow_key, workflows_key
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.ids import next_id
@@ -128,10 +128,19 @@ def chord(
     return chain(collecting, callback)
 
 
+def branched(step: Step[R], links: tuple[Step[Any], ...], on_error: tuple[Step[Any], ...]) -> Workflow[R]:
+    """What `step.link(...)` and `step.on_error(...)` give."""
+    if not links and not on_error:
+        raise InvalidArgument("no call is given; accepted are task.s(...), chain, group, chord and graph")
+    return Workflow(Branched(_part(step), tuple(map(_part, links)), tuple(map(_part, on_error))))
+
+
 def _part(step: object) -> Part[Signature[Any]]:
     if isinstance(step, Step):
         return step.as_part()
-    raise InvalidArgument(f"{shown(step)} is not a step; accepted are task.s(...), chain, group and chord")
+    raise InvalidArgument(
+        f"{shown(step)} is not a step; accepted are task.s(...), chain, group, chord and graph"
+    )
 
 
 def _links(part: Part[Signature[Any]]) -> Iterable[Part[Signature[Any]]]:
@@ -180,11 +189,27 @@ def _calls(
     """The calls as they are kept: a template each, with the node that its input comes from."""
     sources: dict[int, Source] = {}
     for node, call in graph.calls.items():
-        has_input = call.input_from is not None
-        source = None if call.input_from is None else _source(graph, call.input_from, sources)
-        origin = Origin(member_id(workflow, node), source=source)
-        template = call.call.template(workflow, has_input=has_input, headers=headers, origin=origin)
-        yield f"t{node}", json.dumps(template.as_fields() | {"input_from": call.input_from})
+        origin = Origin(member_id(workflow, node), source=_source_of(graph, call, sources))
+        inputs = graph.count_of_inputs(call)
+        template = call.call.template(workflow, inputs=inputs, headers=headers, origin=origin)
+        takes = {} if call.takes == "outcome" else {"takes": call.takes, "places": inputs}
+        yield f"t{node}", json.dumps(template.as_fields() | takes | {"input_from": call.input_from})
+
+
+def _source_of(
+    graph: Graph[Signature[Any]], call: CallNode[Signature[Any]], known: dict[int, Source]
+) -> Source:
+    if call.input_from is None:
+        return None
+    match call.takes:
+        case "outcome":
+            return _source(graph, call.input_from, known)
+        case "each":
+            return ["each", [_source(graph, each, known) for each in graph.inputs_by_join[call.input_from]]]
+        case "failure":
+            return ["failure"]
+        case _:
+            assert_never(call.takes)
 
 
 def _source(graph: Graph[Signature[Any]], node: int, known: dict[int, Source]) -> Source:

@@ -43,6 +43,7 @@ for i, id in ipairs(ids) do
   else
     redis.call('HINCRBY', meta, 'holes', 1)
     -- Its record is out of reach, but the guard of a chosen id is known by the id.
+    if redis.call('HDEL', guards, 'tree:' .. id) == 1 then leave_in_outbox(id .. '~parent', 'E') end
     if redis.call('HGET', guards, 'id:' .. id) == id .. ' 0' then
       redis.call('HSET', guards, 'id:' .. id, id .. ' ' .. digits(now_ms + window_ms))
     elseif redis.call('HEXISTS', guards, 'flow:' .. id) == 1 then

@@ -4,6 +4,7 @@
 --   l  until claimed, and a second call replaces the first as long as that is delayed
 --   n  until settled; a second call takes the key over, and whoever had it is cancelled, also while it runs
 --   m  a member of a workflow: until settled and whatever follows from it is done (decision 5)
+--   p  none, but it has spawned other messages. A capital letter is the same for any other mode (decision 43)
 -- A guard is 'id expires_at_ms', 0 for "while that message lives".
 -- Needs: keys, clock, record.
 
@@ -44,7 +45,8 @@ end
 -- A message that lives again holds its key again, if nobody else does.
 local function take_guard_again(record, id)
   local mode = guard_mode(record)
-  if mode == '-' or mode == 't' then return end
+  if is_parent(record) then redis.call('HSET', guards, 'tree:' .. id, id .. ' 0') end
+  if mode == '-' or mode == 't' or mode == 'p' then return end
   local holder = guard_holder(guard_of(record))
   if not holder or holder == id then take_guard(mode, guard_of(record), id, 0) end
 end
@@ -59,6 +61,11 @@ end
 local function release_guard(record, id, window_ms, outcome)
   local mode, key = guard_mode(record), guard_of(record)
   if mode == 'm' and is_record(record) then return leave_in_outbox(id, outcome or 'C') end
+  if is_parent(record) and is_record(record) then
+    leave_in_outbox(id .. '~parent', outcome or 'C')
+    redis.call('HDEL', guards, 'tree:' .. id)
+    if mode == 'p' then return end
+  end
   local guard = is_record(record) and redis.call('HGET', guards, key) -- foreign bytes hold no key
   if mode == 't' or not guard or string.match(guard, '^[^ ]+') ~= id then return end
   if mode == 'i' then

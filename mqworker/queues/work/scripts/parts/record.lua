@@ -1,6 +1,6 @@
 -- record: the text header before every body. Mirrors model/record.py, which documents the layout.
 --
---   1-13 enqueued at, ms | 14 priority | 15 guard mode | 16 'd' with a deadline, 'l' with limits, 'b' with both | 17 max crashes, base 36
+--   1-13 enqueued at, ms | 14 priority | 15 guard mode, a capital for a parent, P without a guard | 16 'd' with a deadline, 'l' with limits, 'b' with both | 17 max crashes, base 36
 --   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
 --   26- id, task, [guard], [deadline], [limits], each with a space; body
 --   A permit stands before the limits, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
@@ -8,7 +8,7 @@
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlmn%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlmnIRWTLNP%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- A deadline of more digits is not an instant, and no number that Lua or Python could count with.
@@ -35,7 +35,19 @@ local function id_of(record)
 end
 
 local function guard_mode(record)
-  return string.sub(record, 15, 15)
+  return string.lower(string.sub(record, 15, 15))
+end
+
+-- Whether it has spawned other messages, so that its end is noted for its tree (begin_spawn.lua).
+local function is_parent(record)
+  return string.match(record, '^%u', 15) ~= nil
+end
+
+local function as_parent(record, id)
+  local mode = string.sub(record, 15, 15)
+  if mode ~= '-' then return string.sub(record, 1, 14) .. string.upper(mode) .. string.sub(record, 16) end
+  local _, last = string.find(record, '^[^ ]+ [^ ]+ ', 26)
+  return string.sub(record, 1, 14) .. 'P' .. string.sub(record, 16, last) .. 'tree:' .. id .. ' ' .. string.sub(record, last + 1)
 end
 
 -- The guard's key, where guard_mode is not '-'.
