@@ -1,11 +1,13 @@
 """Sentry: errors, retries and crashes of tasks, spans of its queue view, and check-ins of schedules.
 
-Call `install(app)` where the app is made, after `sentry_sdk.init`. Arguments are sent only if allowed.
+Call `install(app)` where the app is made, after `sentry_sdk.init`. Arguments are sent only if allowed, and
+the values of secret arguments never, wherever they stand.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,10 +15,13 @@ import sentry_sdk
 from sentry_sdk.crons import MonitorStatus, capture_checkin
 
 from mqworker.model.clock import Clock, SystemClock
+from mqworker.model.names import TaskName
 from mqworker.model.schedule import Cron, Timing
+from mqworker.redaction import MASK
 from mqworker.tasks.app import App
 from mqworker.tasks.context import Context
 from mqworker.tasks.hooks import OutgoingCall
+from mqworker.tasks.secret import NO_SECRETS, SecretArguments, without_values
 
 if TYPE_CHECKING:
     from sentry_sdk.tracing import Span
@@ -26,6 +31,8 @@ FLUSH_S: Final = 2.0
 """How long a worker that ends waits for events that are still to be sent."""
 _MOST_OPEN = 10_000
 _SLUG_CHARACTERS: Final = 50
+_DEEPEST: Final = 20
+"""Of an event; the SDK itself cuts far above that."""
 
 
 def install(
@@ -112,6 +119,8 @@ class SentryHooks:
             scope.set_context("mqworker", {**facts, **self._queue_fields(ctx), **self._arguments(ctx)})
             if not self._sends_arguments:
                 scope.add_event_processor(_without_variables)
+            values = self._secrets_of(ctx.task).values(*ctx.arguments())
+            scope.add_event_processor(lambda event, _hint: _without_secrets(event, values))
             scope.capture_exception(error)
 
     def _end(self, ctx: Context, status: str) -> None:
@@ -133,8 +142,14 @@ class SentryHooks:
     def _arguments(self, ctx: Context) -> dict[str, Any]:
         if not self._sends_arguments:
             return {}
-        args, kwargs = ctx.arguments()
-        return {"args": repr(args), "kwargs": repr(kwargs)}
+        secrets, (args, kwargs) = self._secrets_of(ctx.task), ctx.arguments()
+        shown_args = [MASK if secrets.is_at(place) else value for place, value in enumerate(args)]
+        shown_kwargs = {name: MASK if secrets.is_named(name) else value for name, value in kwargs.items()}
+        return {"args": repr(shown_args), "kwargs": repr(shown_kwargs)}
+
+    def _secrets_of(self, task: str) -> SecretArguments:
+        definition = self._app.registry.get(TaskName(task))
+        return NO_SECRETS if definition is None else definition.binding.secrets
 
     def _check_in(self, ctx: Context, status: str) -> None:
         """A tick is named `app/schedule@tick`, the same for all attempts: so is its check-in."""
@@ -158,6 +173,25 @@ def _without_variables(event: Event, _hint: Hint) -> Event | None:
         for frame in (each.get("stacktrace") or {}).get("frames") or []:
             frame.pop("vars", None)
     return event
+
+
+def _without_secrets(event: Event, values: Sequence[str]) -> Event:
+    """Messages of errors and variables of frames hold them as well."""
+    masked: Event = _masked(event, values, _DEEPEST) if values else event
+    return masked
+
+
+# Any: an event is a deep map, which the SDK does not type to its end.
+def _masked(part: Any, values: Sequence[str], depth: int) -> Any:  # noqa: ANN401 - see above
+    if isinstance(part, str):
+        return without_values(part, values)
+    if not depth:
+        return MASK
+    if isinstance(part, Mapping):
+        return {name: _masked(each, values, depth - 1) for name, each in part.items()}
+    if isinstance(part, list | tuple):
+        return [_masked(each, values, depth - 1) for each in part]
+    return part
 
 
 def _schedule(timing: Timing) -> Any:  # noqa: ANN401 - a typed dict of the SDK, which has no public name

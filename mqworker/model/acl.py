@@ -23,6 +23,8 @@ _NOBODY = (
     "-dbsize",
     "-pubsub",
     "-swapdb",
+    # With BCAST it tells the names of all keys that change, those of other namespaces too.
+    "-client|tracking",
 )
 _EVERYBODY = (
     *("+script|load", "+info", "+role", "+cluster|slots", "+cluster|shards"),

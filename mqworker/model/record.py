@@ -42,6 +42,8 @@ _ANY = re.compile(
 _SEEN_TASKS: dict[bytes, TaskName] = {}
 """Names that were found to follow the rule; bounded, for strangers may write what they like."""
 _MOST_SEEN_TASKS = 10_000
+LARGEST_RECORD_BYTES = 16 * 1024 * 1024
+"""Sixteen times what a body may have; two fit into a frame. What is longer was written by a stranger."""
 ID_AT = 25
 """Where the id begins, from 0."""
 _GUARD_AT, _EXTRAS = 14, slice(15, 16)

@@ -188,6 +188,24 @@ def test_a_foreign_key_of_that_name_is_refused_and_unchanged(queue: WorkQueue, r
     assert raw.dump() == before
 
 
+def test_long_elements_are_looked_at_and_recovered_a_few_at_a_time(queue: WorkQueue) -> None:
+    long = [b"%02d" % number + b"x" * 1_000_000 for number in range(20)]
+    queue.push(*long[:10])
+    queue.push(*long[10:])
+
+    seen = elements(queue.inspect(0, 20))
+    rest = elements(queue.inspect(len(seen), 20))
+    while queue.pop(20):
+        pass
+    pending = [item.element for item in queue.inspect_pending(0, 20)]
+    again = [elements(queue.recover(20, 0)) for _ in range(3)]
+
+    assert seen == pending == again[0] == long[: len(seen)]
+    assert len(seen) == 8
+    assert rest == again[1] == long[8:16]
+    assert again[2][:4] == long[16:]
+
+
 def test_inspecting_an_empty_queue_beyond_its_end_is_harmless(queue: WorkQueue) -> None:
     """R12."""
     (item,) = queue.push(b"a")

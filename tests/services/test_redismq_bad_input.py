@@ -113,6 +113,30 @@ def test_who_does_not_read_is_not_read_from(redismq_port: int) -> None:
             client.socket.sendall(packed("ECHO", b"x" * 100_000) * 2_000)
 
 
+@pytest.mark.parametrize("delivered", [False, True], ids=["inspect", "recover"])
+def test_who_asks_for_all_of_a_long_queue_again_and_again_holds_up_nobody(
+    redismq_port: int, queue: WorkQueue, *, delivered: bool
+) -> None:
+    for _ in range(8):
+        queue.push(b"x" * 1_000_000)
+    if delivered:
+        queue.pop(8)
+    asked = packed("MQ.RECOVER", queue.name, 8, 0) if delivered else packed("MQ.INSPECT", queue.name, 0, 8)
+
+    with RespClient(redismq_port) as greedy, RespClient(redismq_port) as client:
+        greedy.socket.sendall(asked * 1_000)
+        assert len(greedy.hear()) == 8
+        answers = []
+        began = time.monotonic()
+        for _ in range(20):
+            answers.append(client.say("MQ.PUSH", f"{queue.name}-b", "x"))
+            answers.append(client.say("MQ.INSPECT", f"{queue.name}-b", 0, 1))
+        took_s = time.monotonic() - began
+
+    assert [answer for answer in answers if isinstance(answer, Exception)] == []
+    assert took_s < 15  # it was 9 s for the first, and that one was refused
+
+
 @pytest.mark.usefixtures("honest")
 def test_half_closed_and_reset_connections_leave_nothing_behind(
     redismq_node: RealNode, redismq_port: int

@@ -206,6 +206,7 @@ def test_a_tenant_has_a_gateway_and_touches_no_bare_name(server: RealServer) -> 
         *((role, ("FLUSHALL",)) for role in ROLES),
         *((role, ("CONFIG", "GET", "*")) for role in ROLES),
         *((role, ("CLIENT", "LIST")) for role in ROLES),
+        *((role, ("CLIENT", "TRACKING", "ON", "BCAST")) for role in ROLES),
         *((role, ("FUNCTION", "LIST")) for role in ROLES),
         *((role, ("SCRIPT", "FLUSH")) for role in ROLES),
         *((role, ("SET", "theirs", "1")) for role in ROLES),

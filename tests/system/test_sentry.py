@@ -19,7 +19,7 @@ DEADLINE_S = 60.0
 APP = """
 import os
 import sentry_sdk
-from mqworker import App, Context, Retry
+from mqworker import App, Context, Retry, Secret
 from mqworker.contrib import sentry
 
 sentry_sdk.init(dsn=os.environ["DSN"], traces_sample_rate=1.0, default_integrations=False)
@@ -38,6 +38,11 @@ def die_once(ctx: Context, card: str) -> None:
 @app.task(max_crashes=1)
 def die(card: str) -> None:
     os.kill(os.getpid(), 9)
+
+@app.task(retry=0)
+def charge(card: Secret[str], token: str) -> None:
+    copy = [card]
+    raise ValueError(f"cannot charge {card} with {token}")
 
 @app.task
 def price(number: int) -> int:
@@ -105,6 +110,22 @@ def test_failures_and_crashes_come_with_task_id_and_attempt_and_arguments_only_i
     assert [each["contexts"]["mqworker"]["id"] for each in crashes] == [once.id, dying.id]
     assert all("SIGKILL" in each["exception"]["values"][0]["value"] for each in crashes)
     assert ("4711-secret" in json.dumps(receiver.items("event"))) is (arguments == "yes")
+
+
+@pytest.mark.parametrize("arguments", ["no", "yes"])
+def test_values_of_secret_arguments_are_never_sent(
+    server: RealServer, receiver: SentryReceiver, app: App, arguments: str
+) -> None:
+    charge = app.task(name="shop.charge", retry=0)(lambda _card, _token: None)
+    with a_node(server, receiver, arguments=arguments):
+        charge.enqueue("card-4711", "token-0815")
+        wait_until(lambda: _told(receiver, "shop.charge"), "the failure", DEADLINE_S)
+
+    [event] = _told(receiver, "shop.charge")
+    assert event["exception"]["values"][0]["value"] == "cannot charge *** with ***"
+    assert ("args" in event["contexts"]["mqworker"]) is (arguments == "yes")
+    sent = json.dumps([receiver.items(kind) for kind in ("event", "transaction", "check_in")])
+    assert [value for value in ("card-4711", "token-0815") if value in sent] == []
 
 
 def test_a_worker_that_is_recycled_sends_what_it_has_to_say_first(

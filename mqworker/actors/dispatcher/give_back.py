@@ -14,7 +14,7 @@ from mqworker.actors.dispatcher.lost_workers import park, release, set_aside
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue, DispatchedQueues
 from mqworker.actors.dispatcher.workers import Workers
 from mqworker.log import Logger
-from mqworker.model.record import task_of
+from mqworker.model.record import LARGEST_RECORD_BYTES, task_of
 from mqworker.model.settlement import UNKNOWN_TASK
 
 SHORTEST_PAUSE_MS = 1_000
@@ -62,9 +62,13 @@ class GiveBack:
             release_all(queue, deliveries)
 
     def park_unknown(self) -> None:
-        """Park what was not handed out because nobody here knows its task."""
+        """Park what was not handed out because nobody here knows its task; bury what no pipe can carry."""
         for queue, claimed in self._hand_out.take_unknown():
             queue.settle([set_aside(claimed.fence, claimed.record)])
+            if len(claimed.record) > LARGEST_RECORD_BYTES:
+                facts = {"reason": "undecodable", "bytes": len(claimed.record)}
+                self._log.error("delivery_buried", queue=queue.name, fence=claimed.fence, **facts)
+                continue
             task = task_of(claimed.record)
             if task not in self._named and len(self._named) < _MOST_NAMED:  # once: there may be thousands
                 self._named.add(task)

@@ -19,7 +19,14 @@ from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
 from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
 from mqworker.actors.mail import RunDeliveries
-from mqworker.model.record import UNMARKED, is_on_probation, is_record_of, must_run_alone, task_of
+from mqworker.model.record import (
+    LARGEST_RECORD_BYTES,
+    UNMARKED,
+    is_on_probation,
+    is_record_of,
+    must_run_alone,
+    task_of,
+)
 
 LARGEST_MAIL_BYTES = 8 * 1024 * 1024
 """A mail is full at this size; the frame around it may hold several times as much."""
@@ -257,13 +264,15 @@ class HandOut:
         records: list[bytes] = []
         room_bytes = LARGEST_MAIL_BYTES
         for each, (fence, record, _, start_by_ms) in islice(waiting, at, at + room):
-            if each is not queue or start_by_ms or record[23:25] != UNMARKED or room_bytes < 0:
+            if each is not queue or start_by_ms or record[23:25] != UNMARKED:
                 break
             if record.split(b" ", 2)[1:2] != [task]:
                 break
+            room_bytes -= len(record)
+            if room_bytes < 0 and fences:
+                break
             fences.append(fence)
             records.append(record)
-            room_bytes -= len(record)
         # The first may be marked and yet be one of many: it is taken in any case.
         end = at + max(1, len(fences))
         if worker is None:
@@ -328,8 +337,11 @@ class HandOut:
     def _kind_of(
         self, queue: DispatchedQueue, claimed: Claimed, kinds: dict[tuple[str, bytes], _Kind]
     ) -> _Kind | None:
-        """What to know of a delivery; None: it was put aside to run alone, or nobody knows its task."""
+        """What to know of a delivery; None: it was put aside to run alone, or nobody here can run it."""
         record = claimed.record
+        if len(record) > LARGEST_RECORD_BYTES:
+            self._unknown.append((queue, claimed))
+            return None
         task = task_of(record)
         is_marked = record[23:25] != UNMARKED
         if is_marked and queue.must_run_alone(record):

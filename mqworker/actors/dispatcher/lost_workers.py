@@ -24,7 +24,7 @@ from mqworker.log import Logger
 from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After
-from mqworker.model.record import decode_record, task_of
+from mqworker.model.record import LARGEST_RECORD_BYTES, decode_record, task_of
 from mqworker.model.run_span import WORKER_CRASHED
 from mqworker.model.settlement import (
     UNKNOWN_TASK,
@@ -165,7 +165,7 @@ def release(fence: int, record: bytes) -> Settlement:
 
 
 def set_aside(fence: int, record: bytes) -> Settlement:
-    """For a delivery whose task no worker here knows: parked for a node that does."""
+    """For a delivery whose task no worker here knows: parked for a node that does, unless it is no record."""
     delivery = _delivery(fence, record)
     if not isinstance(delivery, Delivery):
         return _unreadable(delivery)
@@ -220,6 +220,9 @@ def _timed_out(delivery: Delivery, task: Mapping[str, Any], cause: str) -> Settl
 
 
 def _delivery(fence: int, record: bytes) -> Delivery | UnreadableDelivery:
+    if len(record) > LARGEST_RECORD_BYTES:
+        problem = f"{len(record):,} bytes are no record; accepted are up to {LARGEST_RECORD_BYTES:,}"
+        return UnreadableDelivery(fence, record, problem)
     try:
         return decode_record(record, fence)
     except InvalidMessage as error:

@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server: GET and HEAD, one request for each connection, and a bound on everything.
 
 It answers probes and scrapes, so it is written to be hard to hurt rather than to be complete: whoever sends
-too much, too slowly or something else is told so and let go, and those beyond the bound on connections are
-told so at once.
+too much, too slowly or something else is told so and let go. Beyond the bound on connections, whoever has
+been silent the longest makes room: a client that opens all it can must not make a probe fail.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Listener:
         self._answer = answer
         self._server: asyncio.Server | None = None
         self._open = 0
+        self._silent: dict[asyncio.Timeout, None] = {}
+        """The deadlines of those that have not asked yet, the oldest first."""
         self.requests = 0
         self.refused = 0
 
@@ -97,9 +99,8 @@ class Listener:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_head = False
         try:
-            self._check_room()
-            async with asyncio.timeout(HEAD_S):
-                head = await _head(reader)
+            self._make_room()
+            head = await self._head_in_time(reader)
             is_head = head.startswith(b"HEAD ")
             answer = await self._answer(parse_request(head))
             self.requests += 1
@@ -108,15 +109,30 @@ class Listener:
             answer = refused.answer
         except TimeoutError:
             self.refused += 1
-            answer = Answer(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {HEAD_S:g} s\n")
+            answer = Answer(
+                HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {HEAD_S:g} s, or before others came\n"
+            )
         async with asyncio.timeout(TAKE_S):
             await _send(writer, answer, is_head=is_head)
 
-    def _check_room(self) -> None:
-        if self._open > MOST_CONNECTIONS:
+    def _make_room(self) -> None:
+        if self._open <= MOST_CONNECTIONS:
+            return
+        if not self._silent:
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_CONNECTIONS} connections; come again"
             )
+        oldest = next(iter(self._silent))
+        del self._silent[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
+
+    async def _head_in_time(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(HEAD_S) as deadline:
+            self._silent[deadline] = None
+            try:
+                return await _head(reader)
+            finally:
+                self._silent.pop(deadline, None)
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

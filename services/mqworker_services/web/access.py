@@ -20,7 +20,11 @@ from mqworker.operate.job_filter import JobFilter
 
 COOKIE = "mqworker_console"
 SHORTEST_TOKEN = 16
-_MOST_SESSIONS = 10_000
+MOST_SESSIONS_EACH = 100
+"""Of one token; who logs in again and again ends only sessions of its own."""
+SESSION_S = 24 * 3600.0
+"""So old a session may become; a stolen cookie is worth nothing the day after."""
+_MOST_ADDRESSES = 10_000
 _MOST_FAILURES = 10
 _FAILURES_WITHIN_S = 60.0
 _WORDS_IN_LINE = 3
@@ -92,47 +96,68 @@ class TrustedProxy:
         return None if role is None else Identity(name, role)
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    identity: Identity
+    ends_at_s: float
+
+
 @dataclass(slots=True)
 class Access:
     """The tokens, as their hashes, and who is logged in."""
 
     identity_by_hash: dict[bytes, Identity] = field(default_factory=dict)
     proxy: TrustedProxy | None = None
-    _sessions: OrderedDict[str, Identity] = field(default_factory=OrderedDict)
-    _failures: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_FAILURES))
+    _sessions: dict[str, _Session] = field(default_factory=dict)
+    _failures_by_address: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
 
     @property
     def is_open(self) -> bool:
         """Whether nobody has to say who they are."""
         return not self.identity_by_hash and self.proxy is None
 
-    def identify(self, *, bearer: str | None, session: str | None) -> Identity | None:
+    def identify(self, *, bearer: str | None, session: str | None, now_s: float) -> Identity | None:
         """Who sends this request; None: somebody unknown."""
         if self.is_open:
             return LOCAL
         if bearer is not None:
             return self._known(bearer)
-        return None if session is None else self._sessions.get(session)
+        found = self._sessions.get(session or "")
+        return found.identity if found is not None and now_s < found.ends_at_s else None
 
-    def is_throttled(self, now_s: float) -> bool:
-        """Whether too many tokens were wrong in the last minute, whoever sent them."""
-        return len(self._failures) == _MOST_FAILURES and now_s - self._failures[0] < _FAILURES_WITHIN_S
+    def is_throttled(self, address: str, now_s: float) -> bool:
+        """Whether too many tokens from there were wrong in the last minute. Others are let in meanwhile."""
+        failures = self._failures_by_address.get(address)
+        if failures is None or len(failures) < _MOST_FAILURES:
+            return False
+        return now_s - failures[0] < _FAILURES_WITHIN_S
 
-    def log_in(self, token: str, now_s: float) -> str | None:
+    def log_in(self, token: str, address: str, now_s: float) -> str | None:
         """The session of who has this token; None where nobody has it."""
         identity = self._known(token)
         if identity is None:
-            self._failures.append(now_s)
+            self._note_failure(address, now_s)
             return None
+        self._drop_sessions(identity, now_s)
         session = secrets.token_urlsafe(32)
-        self._sessions[session] = identity
-        while len(self._sessions) > _MOST_SESSIONS:
-            self._sessions.popitem(last=False)
+        self._sessions[session] = _Session(identity, now_s + SESSION_S)
         return session
 
     def log_out(self, session: str | None) -> None:
         """Forget a session."""
         self._sessions.pop(session or "", None)
+
+    def _note_failure(self, address: str, now_s: float) -> None:
+        if address not in self._failures_by_address and len(self._failures_by_address) >= _MOST_ADDRESSES:
+            self._failures_by_address.popitem(last=False)
+        self._failures_by_address.setdefault(address, deque(maxlen=_MOST_FAILURES)).append(now_s)
+
+    def _drop_sessions(self, identity: Identity, now_s: float) -> None:
+        """Those that ended, and the oldest of this identity if it has as many as it may."""
+        self._sessions = {mark: each for mark, each in self._sessions.items() if now_s < each.ends_at_s}
+        own = [mark for mark, each in self._sessions.items() if each.identity == identity]
+        for mark in own[: max(0, len(own) + 1 - MOST_SESSIONS_EACH)]:
+            del self._sessions[mark]
 
     def _known(self, token: str) -> Identity | None:
         """Compared with every token in the same time, so that the time tells nothing."""

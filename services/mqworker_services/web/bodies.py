@@ -11,11 +11,14 @@ from starlette.requests import Request
 from mqworker.errors import InvalidArgument
 
 _MOST_FIELDS = 10
+_FORM = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request, most_bytes: int) -> FormData:
     """The fields of a form; no files."""
     _check_length(request, most_bytes)
+    if not request.headers.get("content-type", "").startswith(_FORM):
+        raise InvalidArgument(f"the body has another type; accepted is {_FORM}")
     return await request.form(max_files=0, max_fields=_MOST_FIELDS)
 
 
@@ -34,6 +37,8 @@ async def read_object(request: Request, most_bytes: int) -> dict[str, Any]:  # A
 
 
 def _check_length(request: Request, most_bytes: int) -> None:
+    if "transfer-encoding" in request.headers:  # which would count, whatever the length says
+        raise InvalidArgument("the body comes in chunks; accepted is a body with its content-length")
     length = request.headers.get("content-length", "")
     if not length.isdecimal() or int(length) > most_bytes:
         raise InvalidArgument(f"the body is {length[:20] or '?'} bytes; accepted are up to {most_bytes:,}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqworker_services.web.access import COOKIE, Access, is_foreign
+from mqworker_services.web.connections import KNOWN
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -73,7 +75,11 @@ class Guard:
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         session = HTTPConnection(scope).cookies.get(COOKIE)
         is_bearer = kind.lower() == "bearer"
-        identity = self.access.identify(bearer=bearer if is_bearer else None, session=session)
+        identity = self.access.identify(
+            bearer=bearer if is_bearer else None,
+            session=session,
+            now_s=asyncio.get_running_loop().time(),
+        )
         if identity is None and self.access.proxy is not None:
             client = scope.get("client")
             identity = self.access.proxy.identity(client[0] if client else None, headers)
@@ -83,7 +89,10 @@ class Guard:
             if path.startswith(_FOR_PROGRAMS):
                 return JSONResponse({"error": "a token is needed: Authorization: Bearer <token>"}, 401)
             return RedirectResponse(f"{root}/login?back={quote(path)}", 303)
-        scope.setdefault("state", {})["identity"] = identity
+        state = scope.setdefault("state", {})
+        state["identity"] = identity
+        if identity is not None and KNOWN in state:
+            state[KNOWN]()
         return None
 
 

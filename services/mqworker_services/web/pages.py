@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mqworker.errors import InvalidArgument, MqworkerError, UnknownQueue
+from mqworker.gateway import network_of
 from mqworker.operate.actions import Request as Asked
 from mqworker.operate.actions import act, preview
 from mqworker.operate.audit import read_audit
@@ -170,11 +171,12 @@ class Pages:
         if request.method == "GET":
             return self._console.page(request, "login.html", problem=None, back=back)
         now_s = asyncio.get_running_loop().time()
-        if access.is_throttled(now_s):
-            problem = "too many wrong tokens; try again in a minute"
+        address = network_of(request.client.host if request.client else "")
+        if access.is_throttled(address, now_s):
+            problem = "too many wrong tokens from your address; try again in a minute"
             return self._console.page(request, "login.html", 429, problem=problem, back=back)
         form = await read_form(request, _LONGEST_FORM)
-        session = access.log_in(str(form.get("token", "")).strip(), now_s)
+        session = access.log_in(str(form.get("token", "")).strip(), address, now_s)
         if session is None:
             return self._console.page(
                 request, "login.html", 403, problem="this token is not known", back=back

@@ -16,6 +16,7 @@ from mqworker.errors import ConfigurationError
 from mqworker.settings import Settings
 from mqworker_services.web.access import Access, TrustedProxy, read_tokens
 from mqworker_services.web.asgi import console
+from mqworker_services.web.connections import Strangers, connections_of
 from mqworker_services.web.console import Console
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -48,6 +49,7 @@ def uvicorn_config(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> uvic
         app,
         host=host,
         port=port,
+        http=connections_of(Strangers()),
         log_level="warning",
         access_log=False,
         server_header=False,

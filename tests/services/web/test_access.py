@@ -10,9 +10,16 @@ from starlette.testclient import TestClient
 from mqworker.errors import ConfigurationError
 from mqworker.operate.system import System
 from mqworker.settings import Settings
-from mqworker_services.web.access import COOKIE, read_tokens
+from mqworker_services.web.access import COOKIE, MOST_SESSIONS_EACH, SESSION_S, Access, read_tokens
+from mqworker_services.web.asgi import console
 from mqworker_services.web.server import access_for, parse_listen
 from tests.services.web.conftest import TOKENS, bury
+
+
+def tokens_of(directory: Path, *roles: str) -> Access:
+    file = directory / "tokens"
+    file.write_text("".join(f"{role} {role}-person {TOKENS[role]}\n" for role in roles))
+    return read_tokens(file)
 
 
 def log_in(client: TestClient, role: str) -> None:
@@ -85,6 +92,54 @@ def test_wrong_tokens_are_throttled(locked: TestClient) -> None:
     answers = [locked.post("/login", data={"token": f"guess-{n}"}).status_code for n in range(12)]
 
     assert answers == [403] * 10 + [429] * 2
+
+
+def test_wrong_tokens_from_one_address_lock_out_nobody_elsewhere(system: System, tmp_path: Path) -> None:
+    app = console(system.settings, access=tokens_of(tmp_path, "admin"))
+    with (
+        TestClient(app, follow_redirects=False, client=("2001:db8::1", 1)) as stranger,
+        TestClient(app, follow_redirects=False, client=("2001:db8:1::1", 1)) as bob,
+    ):
+        for number in range(12):
+            stranger.post("/login", data={"token": f"guess-{number}"})
+
+        assert stranger.post("/login", data={"token": TOKENS["admin"]}).status_code == 429
+        assert bob.post("/login", data={"token": TOKENS["admin"]}).status_code == 303
+
+
+def test_who_logs_in_again_and_again_ends_only_sessions_of_its_own(tmp_path: Path) -> None:
+    access = tokens_of(tmp_path, "admin", "view")
+    session = access.log_in(TOKENS["admin"], "a", 0.0)
+
+    marks = [access.log_in(TOKENS["view"], "b", 1.0) for _ in range(MOST_SESSIONS_EACH + 5)]
+
+    assert access.identify(bearer=None, session=session, now_s=2.0) is not None
+    living = [access.identify(bearer=None, session=mark, now_s=2.0) is not None for mark in marks]
+    assert living == [False] * 5 + [True] * MOST_SESSIONS_EACH
+
+
+def test_a_session_ends_after_a_day(tmp_path: Path) -> None:
+    access = tokens_of(tmp_path, "admin")
+    session = access.log_in(TOKENS["admin"], "a", 0.0)
+
+    assert access.identify(bearer=None, session=session, now_s=SESSION_S - 1) is not None
+    assert access.identify(bearer=None, session=session, now_s=SESSION_S) is None
+
+
+def test_a_body_of_another_type_or_without_its_length_is_refused(locked: TestClient) -> None:
+    parts = locked.post("/login", files={"token": ("x", TOKENS["admin"])})
+    pieces = locked.post(
+        "/login",
+        content=iter([b"token=", TOKENS["admin"].encode()]),
+        headers={
+            "content-type": "application/x-www-form-urlencoded",
+            "content-length": "5",
+            "transfer-encoding": "chunked",
+        },
+    )
+
+    assert parts.status_code == pieces.status_code == 400
+    assert "application/x-www-form-urlencoded" in parts.text
 
 
 def test_logging_out_ends_the_session_and_not_only_the_cookie(locked: TestClient) -> None:

@@ -19,8 +19,9 @@ from mqworker.gateway import (
 )
 from mqworker_services.gateways.redismq.blocked_pops import BlockedPops
 from mqworker_services.gateways.redismq.connection_commands import ConnectionState
+from mqworker_services.gateways.redismq.reading_turns import ReadingTurns
 from mqworker_services.gateways.redismq.resp import RequestParser, RespLimits
-from mqworker_services.gateways.redismq.session import Session, Tally
+from mqworker_services.gateways.redismq.session import Session, Shared, Tally
 
 _SWEEP_S = 0.5
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
@@ -198,8 +199,8 @@ class RedisMqGateway:
     async def open(self, node: NodeClient, options: GatewayOptions) -> None:
         """Listen."""
         self.options = options
-        self._node = node
         self._pops = BlockedPops(node)
+        self._shared = Shared(node, self._pops, ReadingTurns(node), self.tally)
         self._server, self._place = await listen(options, lambda stranger: Connection(self, stranger))
         self._sweeping = asyncio.create_task(self._sweep())
 
@@ -237,7 +238,7 @@ class RedisMqGateway:
         self._numbers += 1
         self._connections.add(connection)
         known = ConnectionState(self.options, self._numbers)
-        return Session(known, self._node, self._pops, self.tally, send)
+        return Session(known, self._shared, send)
 
     def dismiss(self, connection: Connection) -> None:
         """A connection ended."""

@@ -30,6 +30,7 @@ from mqworker_services.gateways.redismq.commands import (
     value_of,
 )
 from mqworker_services.gateways.redismq.connection_commands import ConnectionState, answer, is_known
+from mqworker_services.gateways.redismq.reading_turns import VERBS, ReadingTurns
 from mqworker_services.gateways.redismq.replies import Refusal, Value, encode, encode_elements, encode_runs
 
 MOST_IN_FLIGHT = 2_000
@@ -56,6 +57,16 @@ class Tally:
     commands: int = 0
     replies: int = 0
     refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all sessions of a gateway have in common."""
+
+    node: NodeClient
+    pops: BlockedPops
+    reading: ReadingTurns
+    tally: Tally
 
 
 class _Slot:
@@ -86,15 +97,14 @@ class Session:
     def __init__(
         self,
         known: ConnectionState,
-        node: NodeClient,
-        pops: BlockedPops,
-        tally: Tally,
+        shared: Shared,
         send: Callable[[bytes], None],
     ) -> None:
         self.known = known
-        self._node = node
-        self._pops = pops
-        self._tally = tally
+        self._node = shared.node
+        self._pops = shared.pops
+        self._reading = shared.reading
+        self._tally = shared.tally
         self._send = send
         self._commands: deque[list[bytes]] = deque()
         self._slots: deque[_Slot] = deque()
@@ -143,6 +153,7 @@ class Session:
         """The client is gone."""
         self._is_closed = True
         self._commands.clear()
+        self._reading.leave(self)
         for waiter in self._waiters:
             self._pops.leave(waiter)
 
@@ -210,6 +221,8 @@ class Session:
         self._commands.popleft()
         slot, version = self._new_slot(), self.known.version
         match order:
+            case Ask(call) if kind in VERBS:
+                self._reading.submit(self, call, lambda reply: self._fill(slot, value_of(reply), version))
             case Ask(call):
                 size = 64 + sum(map(len, call[2])) if kind == "ack" else 64
                 self._node.submit_call(call, lambda reply: self._fill(slot, value_of(reply), version), size)

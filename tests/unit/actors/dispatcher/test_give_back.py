@@ -8,6 +8,7 @@ from mqworker.actors.dispatcher.give_back import MOST_ASKED_FOR
 from mqworker.actors.dispatcher.hand_out import LONGEST_WAIT_MS
 from mqworker.actors.dispatcher.queue import LARGEST_CLAIM
 from mqworker.actors.mail import PeerAttached, RunDeliveries, WorkerReady
+from mqworker.model.record import LARGEST_RECORD_BYTES
 from tests.support.dispatcher_stage import Stage, a_record
 
 
@@ -132,3 +133,21 @@ def test_with_thousands_of_tasks_and_queues_each_queue_is_asked_for_its_own_and_
         in_full |= {key for key, names in asked.items() if len(names) == size}
 
     assert len(in_full) == size
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_no_pipe_can_carry_is_buried_and_the_others_run(stage: Stage, place: int) -> None:
+    stage.hire("worker:0", task={})
+    records = [a_record(number) for number in range(3)]
+    records[place] += b"x" * LARGEST_RECORD_BYTES
+    stage.store.line = records
+
+    handed_out: list[bytes] = []
+    for _ in range(4):
+        for post in stage.turn():
+            if isinstance(post.mail, RunDeliveries):
+                handed_out += post.mail.records
+                stage.finish("worker:0", post)
+
+    assert [each[:100] for each in handed_out] == [a_record(number) for number in range(3) if number != place]
+    assert "bury" in [part for each in stage.store.settled for part in each]
