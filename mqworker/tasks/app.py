@@ -13,7 +13,7 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.keyring import Keyring
 from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
 from mqworker.model.running import MOST_RUNNING
-from mqworker.queues.catalogue import Gq, Model, Rsmq, check_name
+from mqworker.queues.catalogue import MODEL_TYPES, Model, check_name
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings, load_settings
@@ -213,8 +213,10 @@ class App:
 
     def _follow_model(self, queue: QueueName, model: Model, limit: int | None) -> None:
         """Whatever was declared before must fit: a task, a schedule, a subscription."""
-        if not isinstance(model, Rsmq | Gq):
-            raise InvalidArgument(f"model is {shown(model)}; accepted are Rsmq(...) and Gq(...)")
+        if not isinstance(model, MODEL_TYPES):
+            raise InvalidArgument(
+                f"model is {shown(model)}; accepted are Rsmq(...), Gq(...) and CeleryQueue(...)"
+            )
         check_name(queue, model)
         if limit is not None:
             raise NotSupported(
@@ -231,7 +233,8 @@ class App:
                     f"{model.title}; accepted is a work queue"
                 )
         self.connections.models[queue] = model
-        self.registry.queues_without_results.add(queue)
+        if not model.reports_results:
+            self.registry.queues_without_results.add(queue)
 
     def _limit_running(self, declared: QueueDeclaration) -> None:
         if declared.max_running is None:
