@@ -51,10 +51,10 @@ _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() fo
 
 __all__ = [
     "S3", "App", "AsyncTask", "Breaker", "CeleryQueue", "Context", "Depends", "EncryptionKey", "Fair",
-    "Files", "Gq", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret",
-    "SigningKey", "State", "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed",
-    "as_completed", "await_all", "chain", "chord", "current_context", "default_app", "group", "task",
-    "wait_all",
+    "Files", "Gq", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate",
+    "Retry", "Rsmq", "Secret", "SigningKey", "State", "Task", "Unique", "WorkflowJob", "WorkflowMember",
+    "aas_completed", "as_completed", "await_all", "chain", "chord", "current_context", "default_app", "group",
+    "task", "wait_all",
 ]
 # fmt: on
 

@@ -226,7 +226,8 @@ def public_facts(model: Model) -> dict[str, str]:
     if isinstance(model, Rsmq):
         return {"model": model.title, "namespace": model.namespace}
     if isinstance(model, CeleryQueue):
-        return {"model": model.title, "prefix": model.prefix, "steps": " ".join(map(str, model.priority_steps))}
+        steps = " ".join(map(str, model.priority_steps))
+        return {"model": model.title, "prefix": model.prefix, "steps": steps}
     return {"model": model.title}
 
 

@@ -33,17 +33,12 @@ if "MQW_TEST_MODEL" in os.environ:
 @app.task(name="shop.count", queue="celery")
 def count(ctx: Context, number: int, *args: Any, pause: float = 0.0) -> int:  # noqa: ANN401
     """Begins, takes a while, ends."""
-    note("begun", number, os.getpid(), "ours", ctx.attempt, json.dumps(ctx.headers).replace(" ", ""), len(args))
+    note(
+        "begun", number, os.getpid(), "ours", ctx.attempt, json.dumps(ctx.headers).replace(" ", ""), len(args)
+    )
     time.sleep(pause)
     note("ended", number, os.getpid(), "ours")
     return number
-
-
-@app.task(name="shop.only_ours", queue="celery")
-def only_ours(number: int) -> None:
-    """Is known to Celery's workers by name, and would fail there."""
-    note("begun", number, os.getpid(), "ours")
-    note("ended", number, os.getpid(), "ours")
 
 
 @app.task(name="shop.add", queue="celery")

@@ -38,7 +38,15 @@ class CeleryNode:
             "MQW_TEST_MODEL": json.dumps(as_plain(model or CeleryQueue(lease=2))),
             "MQW_TEST_LEDGER": str(folder),
         }
-        command = [sys.executable, "-m", "mqworker", "run", f"tests.interop.celery_app:{app}", "--workers", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "mqworker",
+            "run",
+            f"tests.interop.celery_app:{app}",
+            "--workers",
+            "2",
+        ]
         self._node = NodeProcess(command, environment, log_path=folder / "log", data_dir=folder / "data")
 
     def start(self) -> None:

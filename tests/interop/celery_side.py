@@ -5,7 +5,7 @@ Nothing of mqworker is imported. As a program it prints one JSON value: `python 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import json
 import os
@@ -47,11 +47,6 @@ def only_celery(number):
     return count(number)
 
 
-@app.task(name="shop.only_ours")
-def only_ours(number):
-    raise AssertionError("Celery's worker knows this task, and was not to have it")
-
-
 @app.task(name="shop.add")
 def add(one, other):
     return one + other
@@ -62,7 +57,7 @@ def fail(word):
     raise ValueError(word)
 
 
-MOMENT = datetime.datetime(2026, 2, 3, 4, 5, 6, tzinfo=datetime.timezone.utc)
+MOMENT = dt.datetime(2026, 2, 3, 4, 5, 6, tzinfo=dt.UTC)
 
 
 def send(number, kind):
@@ -75,8 +70,8 @@ def send(number, kind):
         case "countdown":
             count.apply_async((number,), countdown=0.5 + number % 3)
         case "eta":
-            now = datetime.datetime.now(datetime.timezone.utc)
-            count.apply_async((number,), eta=now + datetime.timedelta(seconds=1))
+            now = dt.datetime.now(dt.UTC)
+            count.apply_async((number,), eta=now + dt.timedelta(seconds=1))
         case "expires":
             count.apply_async((number,), expires=600)
         case "expired":
@@ -113,10 +108,12 @@ def send(number, kind):
             raise ValueError(kind)
 
 
+# fmt: off
 KINDS = (
-    "plain kwargs countdown eta expires expired priority retries gzip bzip2 msgpack headers large unicode types "
-    "limits ignored group chain link"
-).split()
+    "plain", "kwargs", "countdown", "eta", "expires", "expired", "priority", "retries", "gzip", "bzip2",
+    "msgpack", "headers", "large", "unicode", "types", "limits", "ignored", "group", "chain", "link",
+)
+# fmt: on
 
 
 def produce(amount):
@@ -127,9 +124,10 @@ def produce(amount):
 
 
 def fleet(amount):
-    tasks = (count, only_celery, only_ours)
+    # Celery's workers throw away what they do not know, so that there is no task of ours alone.
+    tasks = (count, only_celery)
     for number in range(int(amount)):
-        app.send_task(tasks[number % 3].name, (number,), {"pause": 0.02} if number % 3 == 0 else {})
+        app.send_task(tasks[number % 2].name, (number,), {"pause": 0.02} if number % 2 == 0 else {})
     return int(amount)
 
 
@@ -137,7 +135,9 @@ def results():
     """What Celery's own AsyncResult reads of calls that only our node runs."""
     told = {}
     told["sum"] = add.delay(2, 3).get(timeout=60)
-    told["types"] = [str(each) for each in app.send_task("shop.echo", ([MOMENT, decimal.Decimal("1.5")],)).get(60)]
+    told["types"] = [
+        str(each) for each in app.send_task("shop.echo", ([MOMENT, decimal.Decimal("1.5")],)).get(60)
+    ]
     failed = fail.delay("no such order")
     try:
         failed.get(timeout=60)

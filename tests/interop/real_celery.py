@@ -38,7 +38,15 @@ def celery_python() -> Path:
         try:
             subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
             subprocess.run(
-                [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS],
+                [
+                    str(python),
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    *REQUIREMENTS,
+                ],
                 check=True,
                 capture_output=True,
                 text=True,

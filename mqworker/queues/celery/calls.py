@@ -62,7 +62,7 @@ class CeleryCalls:
 
     def claim(self, count: int, lease_ms: int, left: Sequence[str]) -> Call[tuple[int, list[Taken]]]:
         """Take messages under leases: the server's time, and what was taken; those of `left` stay."""
-        arguments = (count, lease_ms, self._list_count, DEPTH, *left)
+        arguments: tuple[str | int, ...] = (count, lease_ms, self._list_count, DEPTH, *left)
         return Call(script("claim"), self.keys.shared, arguments, _taken, is_numbered=True)
 
     def settle(self, ended: Sequence[Ended]) -> Call[list[Settlement]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import NO_TASK
-from mqworker.model.names import MessageId
 from mqworker.model.settlement import Ack, Bury, Failure, RetryAt, Settlement
 from mqworker.model.value_codec import PACKED_NONE, unpack
 from mqworker.queues.celery.calls import Ended
@@ -49,18 +48,14 @@ class Endings:
                 return Ended(settlement, self._after_success(message, value, now_ms))
             case RetryAt(_, _, Failure() as failure):
                 return Ended(settlement, self._result(message, RETRY, failure_value(failure), now_ms))
-            case Bury(failure=failure):
-                told = failure or Failure("TaskFailed", settlement.reason)
+            case Bury(reason=reason, failure=told):
+                told = Failure("TaskFailed", reason) if told is None else told
                 return Ended(settlement, self._after_failure(message, told, now_ms), _dead_id(settlement))
         return Ended(settlement)
 
     def expired(self, delivery: Delivery, message: CeleryMessage, now_ms: int) -> Ended:
         """Too late to begin: dropped, and told to be revoked, as Celery's workers do it."""
-        value = {
-            "exc_type": EXPIRED.error,
-            "exc_message": [EXPIRED.message],
-            "exc_module": "celery.exceptions",
-        }
+        value = {**failure_value(EXPIRED), "exc_module": "celery.exceptions"}
         return Ended(Ack(delivery), self._result(message, REVOKED, value, now_ms))
 
     def refused(self, settlement: Bury, raw: bytes, failure: Failure, now_ms: int) -> Ended:
@@ -72,8 +67,7 @@ class Endings:
         writes = self._result(unread, FAILURE, failure_value(failure), now_ms)
         return Ended(settlement, writes, own_id(task_id))
 
-    # Any: what JSON can hold.
-    def _after_success(self, message: CeleryMessage, value: Any, now_ms: int) -> list[Write]:  # noqa: ANN401
+    def _after_success(self, message: CeleryMessage, value: object, now_ms: int) -> list[Write]:
         following = FollowingMessages(self.keys, message, now_ms)
         pushed = list(following.after_success(value))
         return [*pushed, *self._result(message, SUCCESS, value, now_ms, children=following.ids)]
@@ -90,14 +84,21 @@ class Endings:
         return writes
 
     def _result(
-        self, message: CeleryMessage, status: str, value: Any, now_ms: int, **more: Any
-    ) -> list[Write]:  # noqa: ANN401
+        self,
+        message: CeleryMessage,
+        status: str,
+        value: object,
+        now_ms: int,
+        *,
+        trace: str | None = None,
+        children: Sequence[str] = (),
+    ) -> list[Write]:
         if self.results is None or message.ignores_result:
             return []
-        return [self.results.write(message, status, value, now_ms, **more)]
+        return [self.results.write(message, status, value, now_ms, trace=trace, children=children)]
 
 
 def _dead_id(settlement: Settlement) -> str:
     """By which it is found again: its own id, or its fence where it has none."""
     delivery = settlement.delivery
-    return delivery.id if isinstance(delivery, Delivery) else MessageId(f"fence-{delivery.fence}")
+    return delivery.id if isinstance(delivery, Delivery) else f"fence-{delivery.fence}"

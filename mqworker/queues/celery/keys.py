@@ -1,7 +1,7 @@
-"""The keys of a Celery queue: its lists and results, which Celery lays down, and side keys that are ours alone.
+"""The keys of a Celery queue: its lists and results, which Celery lays down, and side keys of ours.
 
-Celery pushes to the left of a list and takes from its right. Each priority step has a list of its own; 0 is the
-most urgent and has the bare name. None of its keys has a hash tag: on a cluster the prefix must hold one.
+Celery pushes to the left of a list and takes from its right. Each priority step has a list of its own; 0 is
+the most urgent and has the bare name. None of its keys has a hash tag: on a cluster the prefix must hold one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     {"body": base64, "content-type": ..., "content-encoding": ..., "headers": {...}, "properties": {...}}
 
-The headers say which task, when, until when, how often it was tried; the body holds `[args, kwargs, embed]`, and
-`embed` what follows the task. What cannot be carried over is refused in a sentence, before anything of it runs.
+The headers say which task, when, until when, how often it was tried; the body holds `[args, kwargs, embed]`,
+and `embed` what follows the task. What cannot be carried over is refused in a sentence before it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mqworker.errors import InvalidArgument, InvalidMessage, MqworkerError
+from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.envelope import LONGEST_HEADER, LONGEST_TIMEOUT_MS, MOST_HEADERS, CallOptions, encode_call
 from mqworker.model.message import LARGEST_BODY_BYTES, NO_TASK
 from mqworker.model.names import MessageId, TaskName, message_id, shown, task_name
@@ -70,7 +70,7 @@ _PROTOCOL_HEADERS = frozenset(
 )
 
 
-class MessageRefused(MqworkerError):
+class MessageRefused(Exception):  # never leaves the queue: becomes the reason of a dead letter
     """It is a message of Celery that cannot be carried over: kept as a dead letter with this sentence."""
 
 
@@ -126,8 +126,8 @@ def read_message(raw: bytes) -> CeleryMessage:
     args, kwargs, embed = _call_of(around, headers, properties)
     if embed.get("chord") is not None:
         raise MessageRefused(
-            "the message is a member of a chord, whose count only Celery keeps; accepted are calls, chains and "
-            "links: let Celery's workers finish its chords, or start them as mqworker.chord"
+            "the message is a member of a chord, whose count only Celery keeps; accepted are calls, chains "
+            "and links: let Celery's workers finish its chords, or start them as mqworker.chord"
         )
     return CeleryMessage(
         task_id=_text("id", headers.get("id") or properties.get("correlation_id")),
@@ -160,8 +160,8 @@ def known_id(raw: bytes) -> str | None:
 def _refuse_chord_task(task: object) -> None:
     if task in ("celery.chord_unlock", "celery.chord", "celery.accumulate"):
         raise MessageRefused(
-            f"{task} counts the members of a chord for Celery; accepted are calls, chains and links: let Celery's "
-            "workers finish its chords, or start them as mqworker.chord"
+            f"{task} counts the members of a chord for Celery; accepted are calls, chains and links: let "
+            "Celery's workers finish its chords, or start them as mqworker.chord"
         )
 
 
@@ -186,7 +186,8 @@ def _body_value(
         )
     if kind not in (_JSON, _MSGPACK):
         raise MessageRefused(
-            f"the body is {shown(kind)}; accepted are JSON and msgpack: set task_serializer = 'json' in the producer"
+            f"the body is {shown(kind)}; accepted are JSON and msgpack: set task_serializer = 'json' in the "
+            "producer"
         )
     body = _unpacked(_bytes_of(around.get("body"), properties), headers.get("compression"))
     return from_kombu(read_json(body, _INSIDE)) if kind == _JSON else unpack(body)
@@ -288,8 +289,8 @@ def _check_signature(what: str, signature: object) -> None:
     is_plain = each.get("subtask_type") is None and not str(each.get("task")).startswith("celery.")
     if not is_plain or options.get("chord") is not None:
         raise MessageRefused(
-            f"its {what} holds a {each.get('subtask_type') or each.get('task')}, which only Celery can start; "
-            "accepted there are calls: let Celery's workers run it"
+            f"its {what} holds a {each.get('subtask_type') or each.get('task')}, which only Celery can "
+            "start; accepted there are calls: let Celery's workers run it"
         )
     if options.get("serializer") not in (None, "json", "msgpack"):
         raise MessageRefused(f"its {what} is to be sent as {shown(options['serializer'])}; accepted is JSON")
@@ -312,7 +313,7 @@ def _task(name: object) -> TaskName:
         raise UnknownName(str(error)) from error
 
 
-class UnknownName(MqworkerError):
+class UnknownName(Exception):  # never leaves the queue either
     """No task of ours can be named so: it is left for Celery."""
 
 

@@ -58,11 +58,7 @@ class CeleryQueue:
             whole_number("result_db", self.result_db, least=0, most=10_000)
         whole_number("result_expires", self.result_expires, least=0, most=366 * 86_400)
         whole_number("lease", self.lease, least=1, most=86_400)
-        is_number = isinstance(self.poll, int | float) and not isinstance(self.poll, bool)
-        if not is_number or not _SHORTEST_POLL_S <= self.poll <= _LONGEST_POLL_S:
-            raise InvalidArgument(
-                f"poll is {shown(self.poll)}; accepted are {_SHORTEST_POLL_S:g} to {_LONGEST_POLL_S:g} seconds"
-            )
+        _check_poll(self.poll)
 
     @property
     def title(self) -> str:
@@ -109,18 +105,20 @@ class CeleryQueue:
         )
 
 
+def _check_poll(poll: object) -> None:
+    is_number = isinstance(poll, int | float) and not isinstance(poll, bool)
+    if is_number and _SHORTEST_POLL_S <= float(str(poll)) <= _LONGEST_POLL_S:
+        return
+    accepted = f"{_SHORTEST_POLL_S:g} to {_LONGEST_POLL_S:g} seconds"
+    raise InvalidArgument(f"poll is {shown(poll)}; accepted are {accepted}")
+
+
 def _steps(steps: object) -> tuple[int, ...]:
     found = tuple(steps) if isinstance(steps, list | tuple | range) else ()
     are_numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in found)
-    if (
-        not found
-        or not are_numbers
-        or len(found) > _MOST_STEPS
-        or list(found) != sorted({*found})
-        or found[0] != 0
-    ):
-        raise InvalidArgument(
-            f"priority_steps is {shown(steps)}; accepted are up to {_MOST_STEPS} numbers that ascend from 0, as in "
-            "Celery's broker_transport_options"
-        )
-    return found
+    if are_numbers and 0 < len(found) <= _MOST_STEPS and list(found) == sorted({*found}) and found[0] == 0:
+        return found
+    raise InvalidArgument(
+        f"priority_steps is {shown(steps)}; accepted are up to {_MOST_STEPS} numbers that ascend from 0, as "
+        "in Celery's broker_transport_options"
+    )

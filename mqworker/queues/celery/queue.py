@@ -1,8 +1,8 @@
-"""A Celery queue as a queue of tasks: taken from Celery's lists under leases with fences, beside its own workers.
+"""A Celery queue as a queue of tasks: taken from Celery's lists under leases, beside its own workers.
 
-What is taken stands in side keys of ours; Celery's `unacked` is never looked at, nor do its workers look at ours.
-A call for later waits there, too, not in a worker. A task that nobody here knows goes back to where it was, and
-its like are left for Celery for a while. What cannot be carried over is kept as a dead letter, with the reason.
+What is taken stands in side keys of ours; Celery's `unacked` is never looked at, nor do its workers look at
+ours. A call for later waits there, too, not in a worker. A task that nobody here knows goes back to where it
+was, and its like are left for Celery for a while. What cannot be carried over is kept as a dead letter.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class CeleryTaskQueue:
         chosen = options or CeleryOptions()
         if isinstance(store.connection, ClusterConnection) and not has_hash_tag(chosen.prefix):
             raise ConfigurationError(
-                f"prefix of the Celery queue {name} is {chosen.prefix!r}, and redis_url is a cluster, which keeps the "
-                "keys of Celery apart; accepted are one server or Sentinel, or a global_keyprefix in braces, such as "
-                '"{celery}:"'
+                f"prefix of the Celery queue {name} is {chosen.prefix!r}, and redis_url is a cluster, which "
+                "keeps the keys of Celery apart; accepted are one server or Sentinel, or a global_keyprefix "
+                'in braces, such as "{celery}:"'
             )
         self._keys = CeleryKeys(chosen.prefix, name, tuple(chosen.steps))
         self._options = chosen
@@ -268,7 +268,7 @@ class CeleryTaskQueue:
     def _give_back(self) -> Procedure[int]:
         returned = 0
         while True:
-            some = yield self._calls.give_back(LARGEST_BATCH)
+            some: int = yield self._calls.give_back(LARGEST_BATCH)
             returned += some
             if some < LARGEST_BATCH:
                 return returned

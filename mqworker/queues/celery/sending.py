@@ -1,7 +1,7 @@
 """A call of ours as a message of Celery, so that Celery's workers can run it as well.
 
-What would come back changed (a set, which JSON has as a list; a sealed call) goes along as it is, in a header that
-only we read.
+What would come back changed (a set, which JSON has as a list; a sealed call) goes along as it is, in a header
+that only we read.
 """
 
 from __future__ import annotations

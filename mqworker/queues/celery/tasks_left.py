@@ -1,6 +1,6 @@
 """Tasks that only Celery knows: their messages are left in its lists for a while, then one is tried again.
 
-A claim is told their names. In a list a message is only text, so that the name must be found there by a pattern;
+A claim is told their names. In a list a message is only text, so the name must be found there by a pattern;
 where the pattern does not find the same name as the reader of messages, nothing is left.
 """
 

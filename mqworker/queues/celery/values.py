@@ -1,4 +1,4 @@
-"""Values as kombu writes them in JSON: what JSON has no words for stands as {"__type__": ..., "__value__": ...}."""
+"""Values as kombu has them in JSON: {"__type__": ..., "__value__": ...} is what JSON has no words for."""
 
 from __future__ import annotations
 
