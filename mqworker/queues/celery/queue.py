@@ -76,7 +76,7 @@ class CeleryBurial:
 class CeleryTaskQueue:
     """One queue of Celery, synchronously. Its methods are for one thread at a time."""
 
-    capabilities = Capability.LEASE | Capability.EXTEND | Capability.DELAY | Capability.DEADLINE
+    capabilities = Capability.LEASE | Capability.EXTEND
 
     def __init__(
         self, name: str, store: Store, options: CeleryOptions | None = None, *, clock: Clock | None = None
@@ -84,11 +84,12 @@ class CeleryTaskQueue:
         self.name = name
         self.store = store
         chosen = options or CeleryOptions()
-        if isinstance(store.connection, ClusterConnection) and not has_hash_tag(chosen.prefix):
+        if isinstance(store.connection, ClusterConnection) and not _is_together(chosen):
             raise ConfigurationError(
-                f"prefix of the Celery queue {name} is {chosen.prefix!r}, and redis_url is a cluster, which "
-                "keeps the keys of Celery apart; accepted are one server or Sentinel, or a global_keyprefix "
-                'in braces, such as "{celery}:"'
+                f"prefix and result_prefix of the Celery queue {name} are {chosen.prefix!r} and "
+                f"{chosen.result_prefix!r}, and redis_url is a cluster, which keeps the keys of Celery "
+                "apart; accepted are one server or Sentinel, or the same global_keyprefix in braces for "
+                'both, such as "{celery}:"'
             )
         self._keys = CeleryKeys(chosen.prefix, name, tuple(chosen.steps))
         self._options = chosen
@@ -310,6 +311,10 @@ class CeleryTaskQueue:
         )
         parts = zip(ids, messages, instants, reasons, strict=True)
         return [_burial(id_, stored, at, why) for id_, stored, at, why in parts if stored is not None]
+
+
+def _is_together(options: CeleryOptions) -> bool:
+    return has_hash_tag(options.prefix) and options.result_prefix == options.prefix
 
 
 def _delivery(taken: Taken, message: CeleryMessage) -> Delivery:

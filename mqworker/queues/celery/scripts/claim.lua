@@ -105,7 +105,7 @@ for i, each in ipairs(taken) do
   local fence = first + i - 1
   local entry, message = each[1], each[2]
   if not entry then
-    entry = digits(fence) -- which no other entry has: one counter gives both
+    entry = string.format('%016.0f', fence) -- one counter gives both; of equal length: equal times keep this order
     stored[#stored + 1] = entry
     stored[#stored + 1] = head_of(message.list, 0, 0, 0, now_ms) .. message.message
   end

@@ -53,11 +53,11 @@ local function let_go(fence)
   redis.call('ZREM', leases, fence)
 end
 
--- Back into the time line, with its counts.
+-- Among those that wait, with its counts. What is due at once gets the time when it was taken: that is its old place.
 local function wait_until(entry, found, due_ms)
   local head = head_of(found.list, found.deliveries, found.failures, found.crashes, found.taken_at_ms)
   redis.call('HSET', messages, entry, head .. found.message)
-  redis.call('ZADD', waiting, digits(math.max(due_ms, now_ms)), entry)
+  redis.call('ZADD', waiting, digits(due_ms > now_ms and due_ms or found.taken_at_ms), entry)
 end
 
 -- Back to where Celery takes from, as it came. The list may be gone from the settings meanwhile.
