@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.names import shown, whole_number
 from mqworker.queues.celery.keys import DEFAULT_STEPS
-
-if TYPE_CHECKING:
-    from mqworker.queues.celery.queue import CeleryOptions
+from mqworker.queues.celery.options import CeleryOptions
 
 _LONGEST_PREFIX = 128
 _MOST_STEPS = 10
@@ -93,8 +90,6 @@ class CeleryQueue:
     @property
     def options(self) -> CeleryOptions:
         """The same as its queue takes it."""
-        from mqworker.queues.celery.queue import CeleryOptions  # noqa: PLC0415 - few nodes have such a queue
-
         return CeleryOptions(
             prefix=self.prefix,
             steps=self.priority_steps,

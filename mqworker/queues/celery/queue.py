@@ -22,8 +22,9 @@ from mqworker.model.names import LONGEST_HORIZON_MS, MessageId, whole_number
 from mqworker.model.settlement import UNKNOWN_TASK, Bury, Failure, Park, Settlement
 from mqworker.queues.celery.calls import CeleryCalls, Ended, Taken
 from mqworker.queues.celery.ending import Endings
-from mqworker.queues.celery.keys import DEFAULT_STEPS, CeleryKeys, has_hash_tag, result_key
+from mqworker.queues.celery.keys import CeleryKeys, has_hash_tag, result_key
 from mqworker.queues.celery.message import CeleryMessage, MessageRefused, UnknownName, read_message
+from mqworker.queues.celery.options import CeleryOptions as CeleryOptions  # noqa: PLC0414 - for users of the queue
 from mqworker.queues.celery.outgoing import ResultPlace
 from mqworker.queues.celery.sending import text_of
 from mqworker.queues.celery.tasks_left import TasksLeft
@@ -35,22 +36,9 @@ from mqworker.store.store import Store
 ItemT = TypeVar("ItemT")
 
 DEFAULT_LEASE_MS = 30_000
-DEFAULT_RESULT_MS = 86_400_000
 LARGEST_BATCH = 500
 MOST_ROUNDS = 20
 """Of one claim, while all that was taken had to be set aside."""
-
-
-@dataclass(frozen=True, slots=True)
-class CeleryOptions:
-    """What the app of Celery was told, as far as its keys depend on it."""
-
-    prefix: str = ""
-    steps: Sequence[int] = DEFAULT_STEPS
-    writes_results: bool = True
-    result_prefix: str = ""
-    result_db: int | None = None
-    result_ms: int = DEFAULT_RESULT_MS
 
 
 class CeleryState(StrEnum):
