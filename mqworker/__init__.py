@@ -64,6 +64,10 @@ def __getattr__(name: str) -> object:
         from importlib import import_module  # noqa: PLC0415 - as above
 
         return getattr(import_module(_MODULE_BY_NAME[name]), name)
+    if name.isidentifier() and not name.startswith("_"):
+        from mqworker.tasks.celery_names import explain_import  # noqa: PLC0415 - as above
+
+        explain_import(name)
     raise AttributeError(f"module 'mqworker' has no attribute {name!r}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from mqworker.queues.catalogue import MODEL_TYPES, Model, check_name
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings, load_settings
+from mqworker.tasks.celery_names import NamesOfCelery
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import State
 from mqworker.tasks.decorator import TaskDecorator
@@ -53,7 +55,7 @@ class QueueDeclaration:
     """How many of its messages run at once, over all nodes."""
 
 
-class App:
+class App(NamesOfCelery):
     """An application: `app = App("shop")`, then `@app.task`."""
 
     def __init__(
@@ -189,6 +191,17 @@ class App:
     def send(self, name: str, /, *args: object, **kwargs: object) -> Job[Any]:
         """Call a task by its name; the arguments are checked against what its workers published."""
         return self.named(name).enqueue(*args, **kwargs)
+
+    # Any: as in Celery, nobody checks these types.
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 - see above
+    ) -> Job[Any]:
+        """`named(name).apply_async(...)` by the name that Celery has for it."""
+        return self.named(name).apply_async(args, kwargs, **options)
 
     async def asend(self, name: str, /, *args: object, **kwargs: object) -> Job[Any]:
         """`send` for asyncio."""
