@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mqworker.model.retry_policy import Retry
     from mqworker.model.running import MaxRunning
     from mqworker.model.unique import Unique
-    from mqworker.queues.catalogue import Gq, Rsmq
+    from mqworker.queues.catalogue import CeleryQueue, Gq, Rsmq
     from mqworker.tasks.app import App
     from mqworker.tasks.context import Context, State, current_context
     from mqworker.tasks.default_app import default_app, task
@@ -36,7 +36,8 @@ _NAMES_BY_MODULE = {
     "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
     "mqworker.model.keyring": "EncryptionKey Keyring SigningKey",
     "mqworker.model.retry_policy": "Retry", "mqworker.model.running": "MaxRunning",
-    "mqworker.model.unique": "Unique", "mqworker.queues.catalogue": "Gq Rsmq", "mqworker.tasks.app": "App",
+    "mqworker.model.unique": "Unique", "mqworker.queues.catalogue": "CeleryQueue Gq Rsmq",
+    "mqworker.tasks.app": "App",
     "mqworker.tasks.context": "Context State current_context",
     "mqworker.tasks.default_app": "default_app task", "mqworker.tasks.hooks": "OutgoingCall",
     "mqworker.tasks.injection": "Depends", "mqworker.tasks.job": "Job",
@@ -51,11 +52,11 @@ _NAMES_BY_MODULE = {
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [
-    "S3", "App", "AsyncTask", "Breaker", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq",
-    "GraphStep", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate",
-    "Retry", "Rsmq", "Secret", "SigningKey", "State", "StepGraph", "Task", "Unique", "WorkflowJob",
-    "WorkflowMember", "aas_completed", "as_completed", "await_all", "chain", "chord", "current_context",
-    "default_app", "graph", "group", "task", "wait_all",
+    "S3", "App", "AsyncTask", "Breaker", "CeleryQueue", "Context", "Depends", "EncryptionKey", "Fair",
+    "Files", "Gq", "GraphStep", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure",
+    "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret", "SigningKey", "State", "StepGraph", "Task",
+    "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed", "await_all", "chain",
+    "chord", "current_context", "default_app", "graph", "group", "task", "wait_all",
 ]
 # fmt: on
 
@@ -65,6 +66,10 @@ def __getattr__(name: str) -> object:
         from importlib import import_module  # noqa: PLC0415 - as above
 
         return getattr(import_module(_MODULE_BY_NAME[name]), name)
+    if name.isidentifier() and not name.startswith("_"):
+        from mqworker.tasks.celery_names import explain_import  # noqa: PLC0415 - as above
+
+        explain_import(name)
     raise AttributeError(f"module 'mqworker' has no attribute {name!r}")
 
 

@@ -12,7 +12,7 @@ from mqworker.cli.audited import audited, who
 from mqworker.cli.dead_causes import act_on_cause, causes_command
 from mqworker.cli.job import echo_facts, record_lines
 from mqworker.cli.server import JSON, QUEUE, Server, Target, confirm, server_group, stored_name
-from mqworker.cli.status.model_lines import RSMQ, ModelQueue
+from mqworker.cli.status.model_lines import CELERY, RSMQ, ModelQueue
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
 from mqworker.cli.text import counted, duration, escaped, moment, safe, short_duration
@@ -23,6 +23,7 @@ from mqworker.operate.actions import Request, act
 from mqworker.operate.body import Secrets, body_lines, masked_arguments, read_secrets
 from mqworker.operate.documents import letter_document
 from mqworker.operate.edit import edit_letter, editable
+from mqworker.queues.celery.queue import CeleryBurial, CeleryTaskQueue
 from mqworker.queues.rsmq.calls import RsmqOptions
 from mqworker.queues.rsmq.queue import RsmqBurial, RsmqQueue
 from mqworker.queues.work.queue import WorkQueue
@@ -287,11 +288,12 @@ def dead_letter_sources(server: Server, queue: str | None) -> list[DeadLetterSou
     """The source of one queue, or all of them; raises UnknownQueue."""
     found: list[DeadLetterSource] = []
     others = server.model_queues()
-    if queue in others and others[queue].title == RSMQ and queue not in server.queue_names():
-        return [_RsmqLetters(others[queue], server.store)]
+    if queue in others and others[queue].title in (RSMQ, CELERY) and queue not in server.queue_names():
+        return [_ModelLetters(others[queue], server.store)]
     found += [_WorkQueueLetters(each) for each in server.queues(queue)]
     if queue is None:
-        found += [_RsmqLetters(each, server.store) for each in others.values() if each.title == RSMQ]
+        with_letters = [each for each in others.values() if each.title in (RSMQ, CELERY)]
+        found += [_ModelLetters(each, server.store) for each in with_letters]
     return found
 
 
@@ -313,10 +315,14 @@ class _WorkQueueLetters:
         return len(self._queue.revive(*ids))
 
 
-class _RsmqLetters:
+class _ModelLetters:
     def __init__(self, queue: ModelQueue, store: Store) -> None:
         self.name = queue.name
-        self._queue = RsmqQueue(queue.name, store, RsmqOptions(queue.namespace))
+        self._queue: RsmqQueue | CeleryTaskQueue = (
+            CeleryTaskQueue(queue.name, store, queue.celery_options)
+            if queue.title == CELERY
+            else RsmqQueue(queue.name, store, RsmqOptions(queue.namespace))
+        )
 
     def count(self) -> int:
         return self._queue.counts()["dead"]
@@ -332,7 +338,7 @@ class _RsmqLetters:
         return sum(self._queue.revive(*ids))
 
 
-def _letter(burial: RsmqBurial) -> DeadLetter:
+def _letter(burial: RsmqBurial | CeleryBurial) -> DeadLetter:
     """The body is not shown: it may hold anything, and was not written by us."""
     details = burial.details
     evidence = details.get("evidence")

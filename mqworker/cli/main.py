@@ -224,6 +224,12 @@ def _load_pipeline() -> click.Command:
     return pipeline_command
 
 
+def _load_migrate() -> click.Command:
+    from mqworker.cli.migrate.command import migrate_command  # noqa: PLC0415 - imported when called
+
+    return migrate_command
+
+
 def _load_explain() -> click.Command:
     from mqworker.cli.explain import explain_command  # noqa: PLC0415 - imported when called
 
@@ -266,6 +272,7 @@ COMMANDS = {
     "keys": LazyCommand("Make keys that sign or encrypt payloads; see which are set.", _load_keys),
     "offload": LazyCommand("Look after large payloads that are kept elsewhere.", _load_offload),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
+    "migrate": LazyCommand("Come from Celery: see what carries over, or go back.", _load_migrate),
     "explain": LazyCommand("Tell what an error means and what to do.", _load_explain),
     "new": LazyCommand("Make a small project to begin with: an app, its test, a Procfile.", _load_new),
     "completion": LazyCommand("Let your shell complete commands and options.", _load_completion),
@@ -276,7 +283,7 @@ SECTIONS = {
     "Run": "run serve web redis",
     "Look": "status stats health doctor audit explain",
     "Queues and messages": "queue job dead bulk strike limit schedule workflow rsmq pipeline",
-    "Set up": "new completion acl keys offload functions",
+    "Set up": "new migrate completion acl keys offload functions",
 }
 """The help in the order of a reader's questions; each command stands in one of them."""
 

@@ -17,19 +17,19 @@ Parts: TypeAlias = Sequence[Any]
 """Any: texts, numbers and maps of texts, as they stand in a mail."""
 
 _NO_FAILURE = Failure("")
-_PLAIN_BY_LETTER: Mapping[str, type[Ack | Release | Crash]] = {"a": Ack, "l": Release, "c": Crash}
+_PLAIN_BY_LETTER: Mapping[str, type[Release | Crash]] = {"l": Release, "c": Crash}
 
 
 def parts_of(settlement: Settlement) -> Parts:
     """The parts of a settlement: letter, fence, and the rest."""
     fence = settlement.delivery.fence
     match settlement:
-        case Ack():
-            return ["a", fence]
+        case Ack(_, result):
+            return ["a", fence, result] if result else ["a", fence]
         case RetryAt(_, due, failure):
             return ["r", fence, *_instant_parts(due), *_failure_parts(failure)]
-        case Park(_, due, failure):
-            return ["p", fence, *_instant_parts(due), *_failure_parts(failure)]
+        case Park(_, due, failure, mark):
+            return ["p", fence, *_instant_parts(due), *_failure_parts(failure), mark]
         case Release():
             return ["l", fence]
         case Crash() | Suspect():  # these models have no place for a suspicion
@@ -47,10 +47,12 @@ def settlement_of(parts: Parts, held: Mapping[int, Delivery]) -> Settlement | No
     if delivery is None:
         return None
     match letter:
+        case "a":
+            return Ack(delivery, *rest)
         case "r":
             return RetryAt(delivery, _instant(*rest[:2]), _failure(rest[2:]))
         case "p":
-            return Park(delivery, _instant(*rest[:2]), _failure(rest[2:]) or _NO_FAILURE)
+            return Park(delivery, _instant(*rest[:2]), _failure(rest[2:5]) or _NO_FAILURE, *rest[5:])
         case "b":
             return Bury(delivery, rest[0], _failure(rest[2:]), evidence=rest[1])
         case _:

@@ -1,6 +1,7 @@
 """The five queue models, each in its own words: what RSMQ, gq, topics and SKMQ hold beside the work queues.
 
-RSMQ, topics and SKMQ are read from their own keys; gq, whose database only its nodes know, is as these tell.
+RSMQ, topics and SKMQ are read from their own keys; gq, whose database only its nodes know, and Celery's
+queues are as these tell.
 A part that cannot be read is left out: another program may own the key.
 """
 
@@ -52,7 +53,7 @@ class RsmqView:
 
 @dataclass(frozen=True, slots=True)
 class GqView:
-    """A queue of gq, with its own words for what it counts."""
+    """A queue of gq, or of Celery, with its own words for what it counts."""
 
     name: str
     title: str

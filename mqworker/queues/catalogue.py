@@ -3,6 +3,7 @@
     app.queue("legacy", model=Rsmq(vt=30))
     app.queue("verify", model=Gq(guarantee="at_most_once"))
     app.queue("orders", model=Gq(url="postgresql+psycopg://..."))
+    app.queue("celery", model=CeleryQueue())
 
 A queue without a model is a work queue. The values travel from workers to the dispatcher as plain data.
 """
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.names import queue_name, shown, whole_number
+from mqworker.queues.celery.model import CeleryQueue as CeleryQueue  # noqa: PLC0414 - named here with the others
 from mqworker.queues.gq.rules import GqLiveness, GqTerms, guarantee_named, sql_queue_name
 from mqworker.queues.rsmq import arguments as rsmq_arguments
 from mqworker.queues.rsmq.arguments import DEFAULT_MAXSIZE, DEFAULT_VT
 from mqworker.store.store import Store
 
 if TYPE_CHECKING:
+    from mqworker.queues.celery.queue import CeleryTaskQueue
     from mqworker.queues.gq.queue import GqQueue
     from mqworker.queues.rsmq.queue import RsmqQueue
 
@@ -62,6 +65,11 @@ class Rsmq:
     @property
     def is_once(self) -> bool:
         """Whether a message that has begun never begins again."""
+        return False
+
+    @property
+    def reports_results(self) -> bool:
+        """Whether what a task returns goes to the queue."""
         return False
 
     @property
@@ -119,6 +127,11 @@ class Gq:
         return self.terms.is_at_most_once
 
     @property
+    def reports_results(self) -> bool:
+        """Whether what a task returns goes to the queue."""
+        return False
+
+    @property
     def lease_ms(self) -> int:
         """How long a delivery lasts without a heartbeat; then another consumer gets it."""
         return self.liveness.dead_after_ms
@@ -142,10 +155,11 @@ class Gq:
         return GqTerms(guarantee, reclaim_dead=not is_once, steal_after_ms=steal_after_ms)
 
 
-Model: TypeAlias = Rsmq | Gq
-OpenQueue: TypeAlias = "RsmqQueue | GqQueue"
+Model: TypeAlias = Rsmq | Gq | CeleryQueue
+OpenQueue: TypeAlias = "RsmqQueue | GqQueue | CeleryTaskQueue"
 
-_KIND_BY_NAME: dict[str, type[Rsmq | Gq]] = {"rsmq": Rsmq, "gq": Gq}
+_KIND_BY_NAME: dict[str, type[Model]] = {"rsmq": Rsmq, "gq": Gq, "celery": CeleryQueue}
+MODEL_TYPES = tuple(_KIND_BY_NAME.values())
 
 
 def check_name(name: str, model: Model) -> None:
@@ -153,7 +167,7 @@ def check_name(name: str, model: Model) -> None:
     queue_name(name)
     if isinstance(model, Rsmq):
         rsmq_arguments.queue_name(name)
-    elif model.url is not None:
+    elif isinstance(model, Gq) and model.url is not None:
         sql_queue_name(name)
 
 
@@ -171,6 +185,10 @@ def open_queue(
 
         options = RsmqOptions(model.namespace, model.realtime)
         return RsmqQueue(name, store, options, vt=model.vt, maxsize=model.maxsize)
+    if isinstance(model, CeleryQueue):
+        from mqworker.queues.celery.queue import CeleryTaskQueue  # noqa: PLC0415
+
+        return CeleryTaskQueue(name, store, model.options)
     from mqworker.queues.gq.client import GqClient  # noqa: PLC0415
     from mqworker.queues.gq.queue import GqQueue  # noqa: PLC0415
 
@@ -205,8 +223,12 @@ def from_plain(plain: dict[str, Any]) -> Model:
 
 def public_facts(model: Model) -> dict[str, str]:
     """What a node shows of it to anybody. Without the URL, which may hold a password."""
-    namespace = {"namespace": model.namespace} if isinstance(model, Rsmq) else {}
-    return {"model": model.title, **namespace}
+    if isinstance(model, Rsmq):
+        return {"model": model.title, "namespace": model.namespace}
+    if isinstance(model, CeleryQueue):
+        steps = " ".join(map(str, model.priority_steps))
+        return {"model": model.title, "prefix": model.prefix, "steps": steps}
+    return {"model": model.title}
 
 
 def _check_flag(argument: str, value: object) -> None:

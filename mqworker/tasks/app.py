@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,11 @@ from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.keyring import Keyring
 from mqworker.model.names import QueueName, TaskName, message_id, queue_name, shown, task_name, whole_number
 from mqworker.model.running import MOST_RUNNING
-from mqworker.queues.catalogue import Gq, Model, Rsmq, check_name
+from mqworker.queues.catalogue import MODEL_TYPES, Model, check_name
 from mqworker.queues.work.keys import workflow_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings, load_settings
+from mqworker.tasks.celery_names import NamesOfCelery
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import State
 from mqworker.tasks.decorator import TaskDecorator
@@ -53,7 +55,7 @@ class QueueDeclaration:
     """How many of its messages run at once, over all nodes."""
 
 
-class App:
+class App(NamesOfCelery):
     """An application: `app = App("shop")`, then `@app.task`."""
 
     def __init__(
@@ -190,6 +192,17 @@ class App:
         """Call a task by its name; the arguments are checked against what its workers published."""
         return self.named(name).enqueue(*args, **kwargs)
 
+    # Any: as in Celery, nobody checks these types.
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,  # noqa: ANN401 - see above
+    ) -> Job[Any]:
+        """`named(name).apply_async(...)` by the name that Celery has for it."""
+        return self.named(name).apply_async(args, kwargs, **options)
+
     async def asend(self, name: str, /, *args: object, **kwargs: object) -> Job[Any]:
         """`send` for asyncio."""
         task = await asyncio.to_thread(self.named, name)
@@ -213,8 +226,10 @@ class App:
 
     def _follow_model(self, queue: QueueName, model: Model, limit: int | None) -> None:
         """Whatever was declared before must fit: a task, a schedule, a subscription."""
-        if not isinstance(model, Rsmq | Gq):
-            raise InvalidArgument(f"model is {shown(model)}; accepted are Rsmq(...) and Gq(...)")
+        if not isinstance(model, MODEL_TYPES):
+            raise InvalidArgument(
+                f"model is {shown(model)}; accepted are Rsmq(...), Gq(...) and CeleryQueue(...)"
+            )
         check_name(queue, model)
         if limit is not None:
             raise NotSupported(
@@ -231,7 +246,8 @@ class App:
                     f"{model.title}; accepted is a work queue"
                 )
         self.connections.models[queue] = model
-        self.registry.queues_without_results.add(queue)
+        if not model.reports_results:
+            self.registry.queues_without_results.add(queue)
 
     def _limit_running(self, declared: QueueDeclaration) -> None:
         if declared.max_running is None:

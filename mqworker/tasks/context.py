@@ -15,6 +15,7 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import decode_call
 from mqworker.model.names import MessageId, TaskName, shown
 from mqworker.model.trace_context import TraceContext
+from mqworker.tasks.celery_names import NamesOfCelery
 
 if TYPE_CHECKING:
     from mqworker.tasks.job import Job
@@ -101,7 +102,7 @@ class TaskLink(Protocol):
         """The same, with the answer of now."""
 
 
-class Context:
+class Context(NamesOfCelery):
     """One delivery as its task sees it."""
 
     __slots__ = (

@@ -20,6 +20,7 @@ from mqworker.model.rate import Rate, argument_names
 from mqworker.model.retry_policy import Retry
 from mqworker.model.running import MaxRunningOption
 from mqworker.model.unique import Unique
+from mqworker.tasks.celery_names import refuse_options
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import Context
 from mqworker.tasks.foreign_queues import check_task
@@ -132,6 +133,7 @@ class TaskDecorator:
     ) -> Task[..., Any] | Registration:
         """Register a function as a task; `task_options` explains the options."""
         name = options.pop("name", None)
+        refuse_options(options, name)
         registration = Registration(self._home, name, task_options(**options))
         return registration if function is None else registration(function)
 

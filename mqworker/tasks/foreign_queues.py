@@ -11,6 +11,7 @@ from mqworker.errors import NotSupported
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, QueueName, TaskName
 from mqworker.queues.catalogue import Gq, Model, OpenQueue, Rsmq
+from mqworker.queues.celery.model import CeleryQueue
 from mqworker.queues.work.keys import WorkQueueKeys
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import WorkQueueSteps
@@ -23,6 +24,7 @@ from mqworker.tasks.payloads import Payloads, check_size
 from mqworker.tasks.running.progress import Progress
 
 if TYPE_CHECKING:
+    from mqworker.queues.celery.queue import CeleryTaskQueue
     from mqworker.queues.gq.queue import GqQueue
     from mqworker.queues.rsmq.queue import RsmqQueue
     from mqworker.tasks.app import App
@@ -39,6 +41,12 @@ _STATUS_BY_GQ = {
     "CONSUMED": JobStatus.RUNNING,
     "PROCESSED": JobStatus.SUCCEEDED,
     "FAILED": JobStatus.FAILED,
+}
+_STATUS_BY_CELERY = {
+    "SUCCEEDED": JobStatus.SUCCEEDED,
+    "DEAD": JobStatus.FAILED,
+    "RETRIED": JobStatus.DELAYED,
+    "UNKNOWN": JobStatus.UNKNOWN,
 }
 _PASSED = "deadline"
 _MARK = "model"
@@ -83,6 +91,8 @@ class ModelSender:
         """Where a message is, as far as the model tells."""
         if isinstance(self.model, Rsmq):
             return _STATUS_BY_RSMQ[cast("RsmqQueue", self._opened).find(message).name]
+        if isinstance(self.model, CeleryQueue):
+            return _STATUS_BY_CELERY[cast("CeleryTaskQueue", self._opened).find(message).name]
         record = cast("GqQueue", self._opened).find(message)
         if record is None:
             return JobStatus.UNKNOWN
@@ -94,6 +104,8 @@ class ModelSender:
         """Enqueue a dead letter again; False when there is no such dead letter."""
         if isinstance(self.model, Rsmq):
             return cast("RsmqQueue", self._opened).revive(message) == [True]
+        if isinstance(self.model, CeleryQueue):
+            return cast("CeleryTaskQueue", self._opened).revive(message) == [True]
         raise self.refusal("retry")
 
     def refusal(self, what: str) -> NotSupported:

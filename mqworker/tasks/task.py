@@ -27,6 +27,8 @@ from mqworker.model.message import Enqueued, Message
 from mqworker.model.names import MessageId, TaskName, queue_name, shown
 from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
+from mqworker.tasks import celery_names
+from mqworker.tasks.celery_names import NamesOfCelery
 from mqworker.tasks.connections import Connections, Sender, send_async
 from mqworker.tasks.context import current_context, local_context
 from mqworker.tasks.foreign_queues import ModelJob, ModelSender, check_call
@@ -49,7 +51,7 @@ _Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 _Call: TypeAlias = Sequence[Any] | Mapping[str, Any] | Signature[R]
 
 
-class Task(Generic[P, R]):
+class Task(NamesOfCelery, Generic[P, R]):
     """A registered function. Called like one it runs here; enqueued it runs in a worker."""
 
     def __init__(
@@ -171,10 +173,10 @@ class Task(Generic[P, R]):
         queue: str | None = None,
         task_id: str | None = None,
         headers: Mapping[str, str] | None = None,
+        **others: object,
     ) -> Job[R]:
         """`using(...).enqueue(...)` with the keywords of Celery, of which 9 is the most urgent priority."""
-        if countdown is not None and eta is not None:
-            raise InvalidArgument("countdown and eta are both given; accepted is one of them")
+        celery_names.check_call(countdown, eta, others)
         wishes = Wishes(
             eta if countdown is None else countdown, expires, priority, queue, task_id, headers or {}
         )

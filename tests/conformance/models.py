@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from mqworker.model.clock import SystemClock
+from mqworker.queues.celery.queue import CeleryOptions, CeleryTaskQueue
 from mqworker.queues.gq.queue import GqQueue
 from mqworker.queues.gq.redis_database import GqRedis
 from mqworker.queues.queue_model import Capability
@@ -73,6 +74,10 @@ def _rsmq_queue(store: Store, namespace: str) -> RsmqQueue:
     return RsmqQueue(f"q-{new_id()}", store, RsmqOptions(namespace), maxsize=-1)
 
 
+def _celery_queue(store: Store, prefix: str) -> CeleryTaskQueue:
+    return CeleryTaskQueue(f"q-{new_id()}", store, CeleryOptions(prefix=prefix, result_prefix=prefix))
+
+
 def _gq_queue(store: Store) -> GqQueue:
     return GqQueue(GqRedis(f"q-{new_id()}", store))
 
@@ -83,6 +88,10 @@ MODELS = (
     Model("work-in-memory", WorkQueue.capabilities, lambda servers: _work_queue(servers.memory)),
     Model("rsmq", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.single, "rsmq")),
     Model("rsmq-cluster", RsmqQueue.capabilities, lambda servers: _rsmq_queue(servers.cluster, "{rsmq}")),
+    Model("celery", CeleryTaskQueue.capabilities, lambda servers: _celery_queue(servers.single, "")),
+    Model(
+        "celery-cluster", CeleryTaskQueue.capabilities, lambda servers: _celery_queue(servers.cluster, "{c}:")
+    ),
     Model("gq", GqQueue.capabilities, lambda servers: _gq_queue(servers.single)),
     Model("gq-on-a-cluster", GqQueue.capabilities, lambda servers: _gq_queue(servers.cluster)),
 )

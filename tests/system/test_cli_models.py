@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqworker.model.settlement import Bury, Failure
+from mqworker.queues.celery.queue import CeleryOptions, CeleryTaskQueue
 from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message, some_messages
@@ -127,6 +128,45 @@ def test_dead_letters_of_rsmq_are_put_back_in_line(
     assert "back in line" in result.output
     assert legacy.burials() == []
     assert len(legacy.claim(5)) == 1
+
+
+@pytest.fixture
+def old(line: CommandLine) -> CeleryTaskQueue:
+    """A queue of Celery with one dead letter; its lists have other steps than usual."""
+    facts = {
+        "model": "Celery",
+        "prefix": "app:",
+        "steps": "0 5",
+        "held": 0,
+        "counts": {"waiting": 1, "dead": 1},
+    }
+    line.add_node("mail", models={"celery": facts})
+    queue = CeleryTaskQueue("celery", line.store, CeleryOptions(prefix="app:", steps=(0, 5)))
+    queue.enqueue(a_message())
+    (delivery,) = queue.claim()
+    queue.settle(Bury(delivery, "refused", Failure("NotSupported", "the body is a pickle")))
+    return queue
+
+
+def test_dead_letters_of_celery_are_listed_shown_and_put_back(
+    line: CommandLine, old: CeleryTaskQueue
+) -> None:
+    (burial,) = old.burials()
+
+    listed, shown = line.type("dead", "list"), line.type("dead", "show", burial.id)
+    retried = line.type("dead", "retry", "--queue", "celery", "--all")
+
+    assert burial.id in listed.output
+    assert "NotSupported: the body is a pickle" in shown.output
+    assert (retried.exit_code, old.burials(), len(old.claim(5))) == (0, [], 1)
+
+
+def test_what_celerys_queue_has_no_place_for_is_refused(line: CommandLine, old: CeleryTaskQueue) -> None:  # noqa: ARG001 - a node that has it
+    result = line.type("queue", "pause", "celery")
+
+    assert result.exit_code == 1
+    assert "queue celery is Celery, which has no such thing" in result.stderr
+    assert "1 waiting, 1 dead" in line.type("queue", "show", "celery").output
 
 
 def test_a_queue_that_no_node_consumes_is_unknown_and_a_close_name_is_told(line: CommandLine) -> None:

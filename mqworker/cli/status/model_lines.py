@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from mqworker.cli.text import duration, safe
 from mqworker.errors import NotSupported
 from mqworker.model.view import NodeView, SystemView
+from mqworker.queues.celery.keys import DEFAULT_STEPS
+from mqworker.queues.celery.options import CeleryOptions
 
-RSMQ = "RSMQ"
+RSMQ, CELERY = "RSMQ", "Celery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,12 @@ class ModelQueue:
     def namespace(self) -> str:
         """Of RSMQ: what its keys begin with."""
         return str(self._any.get("namespace", "rsmq"))
+
+    @property
+    def celery_options(self) -> CeleryOptions:
+        """Of Celery: what its keys begin with, and which lists it has."""
+        steps = [int(each) for each in str(self._any.get("steps", "")).split() if each.isdigit()]
+        return CeleryOptions(prefix=str(self._any.get("prefix", "")), steps=steps or DEFAULT_STEPS)
 
     @property
     def counts(self) -> str:
@@ -53,6 +61,8 @@ class ModelQueue:
         ways = [f"`mqworker queue show {self.name}` tells what it holds"]
         if self.title == RSMQ:
             ways.append("`mqworker rsmq` has the commands of RSMQ")
+        if self.title == CELERY:
+            ways.append("`mqworker dead` and `mqworker migrate` know it")
         return NotSupported(f"queue {self.name} is {self.title}, which has no such thing; {', '.join(ways)}")
 
     @property

@@ -1,0 +1,1 @@
+"""`mqworker migrate`: the way over from another library, and back."""
