@@ -17,8 +17,23 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, Program
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.names import MessageId, QueueName, queue_name
-from mqworker.queues.gq.sql.engine import check_server, database_now, for_reading, open_engine, transact
-from mqworker.tasks.outbox.tables import BAD, MOST_REASON, ROWS, SCHEMA_VERSION, STATE
+from mqworker.queues.gq.sql.engine import (
+    check_server,
+    database_now,
+    failures_as_ours,
+    for_reading,
+    open_engine,
+    transact,
+)
+from mqworker.tasks.outbox.tables import (
+    BAD,
+    MOST_REASON,
+    ROWS,
+    SCHEMA_VERSION,
+    STATE,
+    create_tables,
+    statements,
+)
 
 NUMBERED_AT_ONCE = 1_000
 DELETED_AT_ONCE = 5_000
@@ -68,6 +83,15 @@ class OutboxRows:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+
+    def create(self) -> None:
+        """Make the tables where they are missing."""
+        with failures_as_ours():
+            create_tables(self._engine)
+
+    def statements(self) -> list[str]:
+        """The same as SQL."""
+        return statements(self._engine.dialect)
 
     def identity(self) -> str:
         """The name of this outbox, made once; raises `ConfigurationError` where its tables are missing."""
