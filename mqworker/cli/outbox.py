@@ -22,7 +22,10 @@ _SHOWN = 20
 
 @click.group("outbox")
 def outbox_command() -> None:
-    """Look after calls that wait in the database of the setting outbox_url."""
+    """Look after calls that wait in a database of yours.
+
+    It is the one of the setting outbox_url.
+    """
 
 
 @outbox_command.command("create")
@@ -61,7 +64,7 @@ def show(*, is_json: bool) -> None:
 
 @outbox_command.command("retry")
 def retry() -> None:
-    """Let nodes look at quarantined rows anew, after what was wrong is mended."""
+    """Let nodes look at quarantined rows anew."""
     with _rows() as rows:
         rows.identity()
         click.echo(f"{counted(rows.retry_bad(), 'row')} will be looked at anew")
