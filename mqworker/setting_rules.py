@@ -182,6 +182,21 @@ def secret(longest: int) -> Rule:
     return Rule(f"1 to {longest:,} printable ASCII characters without spaces", parse, is_secret=True)
 
 
+def database_url() -> Rule:
+    """A URL of a SQL database; whether there is a driver for it is seen where it is opened."""
+
+    def parse(raw: object) -> str:
+        if not isinstance(raw, str) or not re.fullmatch(r"[a-z][a-z0-9+]*://[!-~]*", raw):
+            raise ValueError
+        return raw
+
+    return Rule(
+        "a database URL as SQLAlchemy has them: sqlite:///file, postgresql+psycopg://… or mysql+pymysql://…",
+        parse,
+        is_secret=True,
+    )
+
+
 def keys() -> Rule:
     """A keyring as text."""
 

@@ -119,6 +119,14 @@ class Settings:
     offload_above_bytes: Annotated[int, accept.whole(1, 2**30)] = 65_536
     offload_grace_s: Annotated[float, accept.seconds(0, YEAR_S)] = 86_400.0
 
+    # The database whose outbox this node moves into Redis, as SQLAlchemy has its URLs; nothing is moved
+    # without it. Rows are looked for at this interval while there are none, and stay for outbox_keep_s after
+    # they were moved: as long as Redis may lose its newest writes.
+    outbox_url: Annotated[str | None, accept.database_url()] = None
+    outbox_url_file: Annotated[Path | None, accept.file()] = None
+    outbox_poll_s: Annotated[float, accept.seconds(0.01, 60)] = 0.1
+    outbox_keep_s: Annotated[float, accept.seconds(0, HOUR_S)] = 60.0
+
     # Where this node answers probes (/livez, /readyz), metrics and /scale; nowhere without it.
     http: Annotated[str | None, accept.place()] = None
 
@@ -146,6 +154,7 @@ class Settings:
         """All settings without the secrets among them: a repr ends up in logs and tracebacks."""
         shown_url = None if self.redis_url is None else masked_url(self.redis_url)
         values = {each.name: getattr(self, each.name) for each in fields(self)} | {"redis_url": shown_url}
+        values["outbox_url"] = None if self.outbox_url is None else masked_url(self.outbox_url)
         values["gateway_token"] = None if self.gateway_token is None else "***"
         values["keys"] = None if self.keys is None else "***"
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in values.items())})"
@@ -155,6 +164,7 @@ VALUE_BY_FILE_SETTING = {
     "redis_url_file": "redis_url",
     "gateway_token_file": "gateway_token",
     "keys_file": "keys",
+    "outbox_url_file": "outbox_url",
 }
 """What stands in such a file is the value of the other setting, which `ps` and a listing of variables would
 show. The file ends with a newline or not."""

@@ -23,6 +23,7 @@ from mqworker.operate.documents import job_document
 from mqworker.operate.edit import rerun
 from mqworker.operate.job_view import read_job, tags_of
 from mqworker.operate.lake import find_in_lake
+from mqworker.operate.outbox import outbox_tells
 from mqworker.operate.reasons import reasons
 from mqworker.operate.visible_body import BodyHidden, kept_as, visible_value
 from mqworker.operate.workflows import find_workflow
@@ -34,6 +35,7 @@ from mqworker.tasks.job import CANCEL_TIMEOUT_S
 from mqworker.tasks.job_steps import Cancelling, JobSteps
 from mqworker.tasks.running.job_log import LogLine, read_log
 
+_UNCOMMITTED = "; its transaction may not have committed: the outbox has no row of it either"
 ID = click.argument("id_", metavar="ID")
 _LABEL_WIDTH = 12
 _EVENTS_SHOWN = 10
@@ -100,7 +102,15 @@ def show(target: Target, id_: str, queue: str | None, *, is_args: bool, is_json:
 def explain(target: Target, id_: str, queue: str | None, is_json: bool) -> None:  # noqa: FBT001 - click's way
     """Say why a message is not running."""
     with target.open() as server:
-        found = server.find(id_, queue)[1]
+        try:
+            found = server.find(id_, queue)[1]
+        except MqworkerError as unknown:
+            if (told := outbox_tells(server.settings, id_)) is None:
+                raise MqworkerError(
+                    f"{unknown}{_UNCOMMITTED if server.settings.outbox_url else ''}"
+                ) from None
+            click.echo(json.dumps({"id": id_, "explanation": [told]}) if is_json else f"{id_}: {told}")
+            return
         view = read_system(server.store, server.settings.namespace)
     queue_view = next(each for each in view.queues if each.name == found.queue)
     answer, *further = reasons(found, queue_view, view)

@@ -128,6 +128,12 @@ def _load_keys() -> click.Command:
     return keys_command
 
 
+def _load_outbox() -> click.Command:
+    from mqworker.cli.outbox import outbox_command  # noqa: PLC0415 - imported when called
+
+    return outbox_command
+
+
 def _load_offload() -> click.Command:
     from mqworker.cli.offload import offload_command  # noqa: PLC0415 - imported when called
 
@@ -270,6 +276,7 @@ COMMANDS = {
     "acl": LazyCommand("Print what a user of the server must be allowed.", _load_acl),
     "functions": LazyCommand("Put the RedisMQ verbs into the server, as functions.", _load_functions),
     "keys": LazyCommand("Make keys that sign or encrypt payloads; see which are set.", _load_keys),
+    "outbox": LazyCommand("Look after calls that wait in a database of yours.", _load_outbox),
     "offload": LazyCommand("Look after large payloads that are kept elsewhere.", _load_offload),
     "rsmq": LazyCommand("Look after RSMQ queues and messages, as rsmqctl does.", _load_rsmq),
     "migrate": LazyCommand("Come from Celery: see what carries over, or go back.", _load_migrate),
@@ -283,7 +290,7 @@ SECTIONS = {
     "Run": "run serve web redis",
     "Look": "status stats health doctor audit explain",
     "Queues and messages": "queue job dead bulk strike limit schedule workflow rsmq pipeline",
-    "Set up": "new migrate completion acl keys offload functions",
+    "Set up": "new migrate completion acl keys offload outbox functions",
 }
 """The help in the order of a reader's questions; each command stands in one of them."""
 

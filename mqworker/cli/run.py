@@ -5,12 +5,13 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from mqworker.actors.gateway.settings import gateway_names, options_of
-from mqworker.errors import InvalidArgument
+from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.log import configure_logging, get_logger
 from mqworker.model.clock import SystemClock
 from mqworker.settings import Settings, load_settings, refuse_embedded, systemd_notify_socket
@@ -103,7 +104,9 @@ def _topology(settings: Settings, workers: int) -> Topology:
         from mqworker.tasks.tracing.application_spans import import_sdk  # noqa: PLC0415 - only then
 
         import_sdk()
-    topology = node_topology(workers, gateways, has_exporter=settings.otel != "off")
+    topology = node_topology(
+        workers, gateways, has_exporter=settings.otel != "off", has_outbox=_has_outbox(settings)
+    )
     if settings.web is not None:
         check_installed()
         topology = (*topology, (CONSOLE,))
@@ -111,6 +114,15 @@ def _topology(settings: Settings, workers: int) -> Topology:
         refuse_embedded(settings)
         topology = ((SERVER_KEEPER,), *topology)
     return topology if settings.http is None else ((MONITOR,), *topology)
+
+
+def _has_outbox(settings: Settings) -> bool:
+    if settings.outbox_url is not None and find_spec("sqlalchemy") is None:
+        raise ConfigurationError(
+            "outbox_url is set, and SQLAlchemy is not installed; accepted is it after "
+            "pip install 'mqworker[sql]'"
+        )
+    return settings.outbox_url is not None
 
 
 def _cores() -> int:

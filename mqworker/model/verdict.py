@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from mqworker.model.outbox_view import outbox_in
 from mqworker.model.view import (
     LIVE_STATE,
     PARKED_STATE,
@@ -176,6 +177,9 @@ def _of_node(node: NodeView, limits: VerdictLimits) -> Iterator[str]:
         trouble = _of_child(child, limits)
         if trouble is not None:
             yield f"{child.name} of node {node.name} {trouble}"
+        outbox = outbox_in(child.facts)
+        for problem in () if outbox is None else outbox.problems:
+            yield f"{child.name} of node {node.name} {problem}"
     for worker, unanswered_ms in node.unanswered_ms_by_worker.items():
         if unanswered_ms > limits.unanswered_ms:
             does = "runs a task" if worker in node.running_workers else "runs nothing"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mqworker.model.clock import SystemClock
+from mqworker.model.outbox_view import outbox_in
 from mqworker.model.view import NodeView
 from mqworker.operate.system import System
 from mqworker.operate.wording import duration, size
@@ -62,6 +63,7 @@ def find(facts: Facts, nodes: Sequence[NodeView]) -> list[Finding]:
         *(found for name, info in facts.primaries.items() for found in _server(name, info)),
         *_files(facts.open_files),
         *_silent(nodes),
+        *_outbox(nodes),
     ]
 
 
@@ -119,3 +121,15 @@ def _silent(nodes: Sequence[NodeView]) -> Iterator[Finding]:
                 f"{node.name} was heard {duration(node.age_ms)} ago: its supervisor was killed or stopped",
                 f"start it again, or end pid {node.pid or '?'} there; what it held is delivered by others",
             )
+
+
+def _outbox(nodes: Sequence[NodeView]) -> Iterator[Finding]:
+    for node in nodes:
+        for child in node.children:
+            outbox = outbox_in(child.facts)
+            for problem in () if outbox is None else outbox.problems:
+                yield Finding(
+                    "outbox",
+                    f"{child.name} of {node.name} {problem}",
+                    "see whether the database of outbox_url answers there, and `mqworker outbox show`",
+                )

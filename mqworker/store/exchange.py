@@ -81,7 +81,7 @@ class Request:
 
     __slots__ = ("_has_source", "_numbering", "_replies", "_step")
 
-    def __init__(self, step: Step, numbering: tuple[str, int] | None = None) -> None:
+    def __init__(self, step: Step, numbering: tuple[str, int | str] | None = None) -> None:
         self._step = step
         self._numbering = numbering
         self._has_source = False
@@ -171,7 +171,8 @@ class Entry:
 
     step: Step
     lane: str
-    number: int
+    number: int | str
+    """As text, `number>earlier`: to be carried out only if the call before it in the lane was that one."""
     # Any: the answer has the type of the step.
     outcome: Any = None
     is_answered: bool = False

@@ -40,13 +40,13 @@ class Call(Generic[ReplyT]):
     is_numbered: bool = False
     """Whether the script recognises a repeated call by the lane and number that the store puts first."""
 
-    def command(self, numbering: tuple[str, int] | None) -> Command:
+    def command(self, numbering: tuple[str, int | str] | None) -> Command:
         """The command as it is sent as a rule: the server knows the script by its hash."""
         if numbering is None:
             return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.arguments)
         return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *numbering, *self.arguments)
 
-    def command_with_source(self, numbering: tuple[str, int] | None) -> Command:
+    def command_with_source(self, numbering: tuple[str, int | str] | None) -> Command:
         """The command for a server that forgot the script: after a restart, a failover, SCRIPT FLUSH."""
         return ("EVAL", self.script.source, *self.command(numbering)[2:])
 

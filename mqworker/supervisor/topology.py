@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqworker.actors import broker, heartbeat_reaper, rate_limiter, recovery_scanner
+from mqworker.actors import broker, heartbeat_reaper, outbox_mover, rate_limiter, recovery_scanner
 from mqworker.actors.dispatcher import dispatcher
 from mqworker.actors.exporter import exporter
 from mqworker.actors.monitor import process as monitor_process
@@ -22,8 +22,14 @@ MONITOR = ChildPlan("monitor", Role.MONITOR, monitor_process.main)
 """Only with the setting `http`: first of all, so that a start can be watched."""
 
 
-def node_topology(workers: int, gateways: Sequence[str] = (), *, has_exporter: bool = False) -> Topology:
-    """The children of a node with so many workers, and with these gateways; the exporter where it traces."""
+def node_topology(
+    workers: int, gateways: Sequence[str] = (), *, has_exporter: bool = False, has_outbox: bool = False
+) -> Topology:
+    """The children of a node with so many workers, and with these gateways.
+
+    The exporter only where it traces, the mover only where a database has an outbox.
+    """
+    movers = (ChildPlan("outbox_mover", Role.ACTOR, outbox_mover.main),) if has_outbox else ()
     exporters = (ChildPlan("exporter", Role.ACTOR, exporter.main, peers=("broker",)),) if has_exporter else ()
     return (
         (ChildPlan("broker", Role.ACTOR, broker.main),),
@@ -32,6 +38,7 @@ def node_topology(workers: int, gateways: Sequence[str] = (), *, has_exporter: b
             ChildPlan("recovery_scanner", Role.ACTOR, recovery_scanner.main),
             ChildPlan("rate_limiter", Role.ACTOR, rate_limiter.main),
             *exporters,
+            *movers,
         ),
         (
             ChildPlan(

@@ -30,6 +30,7 @@ from mqworker.tasks.injection import Injection
 from mqworker.tasks.job import Job
 from mqworker.tasks.offload.places import Place
 from mqworker.tasks.options import DEFAULT_QUEUE
+from mqworker.tasks.outbox.outbox import Outbox
 from mqworker.tasks.producer import Producer
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.remote_tasks import RemoteTasks
@@ -155,6 +156,17 @@ class App(NamesOfCelery):
         if limit is not None:
             self.connections.limit_by_queue[declared.name] = limit
         return declared
+
+    # Any: an Engine or AsyncEngine of SQLAlchemy, which is an extra.
+    def outbox(self, engine: Any = None) -> Outbox:  # noqa: ANN401 - same
+        """Let `task.using(session=...)` write calls into the transaction of a database of yours.
+
+        They run once it has committed, and never if it rolls back: nodes with the setting outbox_url move
+        them into Redis. With `engine`, `create_table()` of what is returned makes the tables, and jobs whose
+        calls wait there say so.
+        """
+        self.connections.outbox = Outbox(engine)
+        return self.connections.outbox
 
     def work_queue(self, name: str = DEFAULT_QUEUE) -> WorkQueue:
         """The queue itself, with all its verbs."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mqworker.errors import InvalidArgument, MqworkerError, NotSupported, StoreUnavailable
@@ -36,12 +36,14 @@ from mqworker.store.link.subscription import Subscription
 from mqworker.store.procedure import Procedure, ResultT
 from mqworker.store.store import Store
 from mqworker.tasks.foreign_queues import ModelSender
-from mqworker.tasks.job import ResultWatch
+from mqworker.tasks.job import Job, ResultWatch
 from mqworker.tasks.job_steps import JobSteps
 from mqworker.tasks.offload.places import Place
 from mqworker.tasks.payloads import Payloads, check_size, payloads_of
+from mqworker.tasks.registry import TaskDefinition
 
 if TYPE_CHECKING:
+    from mqworker.tasks.outbox.outbox import Outbox
     from mqworker.tasks.tracing.sending import SendTracer
 
 
@@ -104,6 +106,16 @@ class Sender:
         except StoreUnavailable as error:
             raise whether_stored(error) from error
 
+    async def asend(self, *messages: Message) -> list[Enqueued]:
+        """The same from an event loop."""
+        return await send_async(self._async_work(), *messages)
+
+    def job(
+        self, stored: Enqueued, definition: TaskDefinition
+    ) -> Job[Any]:  # Any: the task gives it its type
+        """The handle of what was sent."""
+        return Job(stored.id, self, definition, is_new=stored.is_new)
+
     def follow(self, procedure: Procedure[ResultT]) -> ResultT:
         """Carry out a procedure of a job."""
         return self.work.store.follow(procedure)
@@ -138,6 +150,8 @@ class Connections:
         self.models: dict[QueueName, Model] = {}
         """Queues of other models than the work queue."""
         self._model_senders: dict[tuple[int, QueueName], ModelSender] = {}
+        self.outbox: Outbox | None = None
+        """Where calls of a transaction go; None unless the app has one."""
         self.keyring: Keyring | None = None
         self.place: Place | None = None
         """As the app was given them; else the settings say."""
@@ -186,14 +200,25 @@ class Connections:
                 )
             return self._store
 
-    def sender(self, queue: QueueName) -> Sender:
-        """The way into a queue."""
+    def sender(self, queue: QueueName, *, within: object | None = None) -> Sender:
+        """The way into a queue; `within` a transaction by way of the outbox, which asks nothing of Redis."""
+        if within is not None:
+            return self._sender_within(queue, within)
         known = self._senders.get(queue)
         return self._open_sender(queue) if known is None else known
 
-    def known_sender(self, queue: QueueName) -> Sender | None:
+    def check_outbox(self, queue: QueueName) -> None:
+        """Raise `NotSupported` where calls of a transaction have no way into the queue."""
+        self.refuse_other_models(queue, "the outbox")
+        if self.outbox is None:
+            raise NotSupported(
+                f"connection has no place in queue {queue}, which is a work queue; accepted is one after "
+                "app.outbox(engine), and for queues with model=Gq(url=...)"
+            )
+
+    def known_sender(self, queue: QueueName, *, within: object | None = None) -> Sender | None:
         """The same where it is open already: this never blocks."""
-        return self._senders.get(queue)
+        return self._senders.get(queue) if within is None else self._sender_within(queue, within)
 
     def model_sender(self, queue: QueueName) -> ModelSender | None:
         """The way into a queue of another model; None for a work queue."""
@@ -237,23 +262,35 @@ class Connections:
         if queue in self.models:
             raise NotSupported(f"{what} needs a work queue; queue {queue} is {self.models[queue].title}")
 
+    def _sender_within(self, queue: QueueName, session: object) -> Sender:
+        from mqworker.tasks.outbox.outbox import OutboxSender  # noqa: PLC0415 - imports this module
+
+        self.check_outbox(queue)
+        usual = self._senders.get(queue) or self._new_sender(queue)
+        assert self.outbox is not None  # noqa: S101 - looked at a line above
+        return OutboxSender(usual, self.outbox, session)
+
     def _open_sender(self, queue: QueueName) -> Sender:
         self.refuse_other_models(queue, "this call")
         with self._lock:
             if queue not in self._senders:
-                work = WorkQueue(queue, self.store, self._queue_options())
+                sender = self._new_sender(queue)
                 if queue in self.limit_by_queue:
-                    work.limit(self.limit_by_queue[queue])
-                self._senders[queue] = Sender(
-                    work,
-                    ResultWatch(work, self._clock),
-                    self._settings_of(),
-                    partial(self.async_queue, queue),
-                    self.tracer,
-                    payloads=self.payloads,
-                    connections=self,
-                )
+                    sender.work.limit(self.limit_by_queue[queue])
+                self._senders[queue] = sender
             return self._senders[queue]
+
+    def _new_sender(self, queue: QueueName) -> Sender:
+        work = WorkQueue(queue, self.store, self._queue_options())
+        return Sender(
+            work,
+            ResultWatch(work, self._clock),
+            self._settings_of(),
+            partial(self.async_queue, queue),
+            self.tracer,
+            payloads=self.payloads,
+            connections=self,
+        )
 
     def listen(self, channel: str) -> Subscription | None:
         """Hear what is told on a channel; None where the server does not allow it: then asking must do."""

@@ -18,6 +18,8 @@ class JobStatus(StrEnum):
 
     PLANNED = "planned"
     """A member of a workflow whose turn has not come."""
+    PENDING = "pending"
+    """It waits in the outbox of a database, to be moved into Redis."""
     WAITING = "waiting"
     DELAYED = "delayed"
     """It waits for an instant: the one that was asked for, or the next attempt."""

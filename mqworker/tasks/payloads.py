@@ -57,6 +57,10 @@ class Payloads:
         other._has_ids = False
         return other
 
+    def without_offload(self) -> Payloads | None:
+        """The same where every payload stays in its message."""
+        return None if self._seal is None else Payloads(self._seal, namespace=self._namespace)
+
     def most_bytes(self, usual: int) -> int:
         """How large a payload may be, where usually so many bytes are accepted."""
         return usual if self.place is None else max(usual, self.place.most)

@@ -29,7 +29,7 @@ from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
 from mqworker.tasks import celery_names
 from mqworker.tasks.celery_names import NamesOfCelery
-from mqworker.tasks.connections import Connections, Sender, send_async
+from mqworker.tasks.connections import Connections, Sender
 from mqworker.tasks.context import current_context, local_context
 from mqworker.tasks.foreign_queues import ModelJob, ModelSender, check_call
 from mqworker.tasks.hooks import Hooks, OutgoingCall
@@ -89,14 +89,14 @@ class Task(NamesOfCelery, Generic[P, R]):
     def _enqueue(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job[R]:
         if self.plan.queue in self.connections.models:
             return self._send_to_model([(args, kwargs)])[0]
-        sender = self.connections.sender(self.plan.queue)
+        sender = self.connections.sender(self.plan.queue, within=self.plan.connection)
         if sender.tracer is None:
             stored = sender.send(self.message(args, kwargs, sender))
         else:
             with sender.tracer.sending(self.plan.queue, self.name) as sending:
                 stored = sender.send(self.message(args, kwargs, sender, headers=sending.headers))
                 sending.stored_as(stored.id)
-        return Job(stored.id, sender, self.definition, is_new=stored.is_new)
+        return sender.job(stored, self.definition)
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` by the name that Celery has for it."""
@@ -117,15 +117,14 @@ class Task(NamesOfCelery, Generic[P, R]):
                 return self._enqueue(args, kwargs)
             return await asyncio.to_thread(self._enqueue, args, kwargs)
         sender = await self._asender()
-        queue = self.connections.async_queue(self.plan.queue)
         if sender.tracer is None:
-            stored = (await send_async(queue, self.message(args, kwargs, sender)))[0]
+            stored = (await sender.asend(self.message(args, kwargs, sender)))[0]
         else:
             with sender.tracer.sending(self.plan.queue, self.name) as sending:
                 message = self.message(args, kwargs, sender, headers=sending.headers)
-                stored = (await send_async(queue, message))[0]
+                stored = (await sender.asend(message))[0]
                 sending.stored_as(stored.id)
-        return Job(stored.id, sender, self.definition, is_new=stored.is_new)
+        return sender.job(stored, self.definition)
 
     def using(
         self,
@@ -140,14 +139,16 @@ class Task(NamesOfCelery, Generic[P, R]):
         unique: Unique | str | bool | None = None,
         connection: object | None = None,
         tags: Iterable[str] = (),
+        session: object | None = None,
     ) -> Self:
         """The same task with other options for its calls: `send.using(delay=60, priority=9).enqueue(...)`.
 
         `delay` and `deadline` are seconds from now or aware datetimes. A repeated `id` is not stored again.
         `tags` are words to find the job by, on top of those of the task.
-        With a `connection` (Connection or Session of SQLAlchemy) the call joins its transaction, in a queue
-        with `model=Gq(url=...)`: it is there when that commits, and not if it rolls back.
+        With a `session` (or `connection`, the same) the call joins its transaction, by `app.outbox(...)` or
+        in a queue with `model=Gq(url=...)`: it is there when that commits, and not if it rolls back.
         """
+        connection = connection if session is None else session
         wishes = Wishes(
             delay, deadline, priority, queue, id, headers or {}, timeout, unique, connection, tags
         )
@@ -155,10 +156,7 @@ class Task(NamesOfCelery, Generic[P, R]):
         if queue is not None:
             self.connections.note_queue(plan.queue)
         if connection is not None and plan.queue not in self.connections.models:
-            raise NotSupported(
-                f"{self.name}: connection has no place in queue {plan.queue}, which is a work queue; "
-                "accepted are queues with model=Gq(url=...)"
-            )
+            self.connections.check_outbox(plan.queue)
         return self.planned(plan)
 
     def apply_async(
@@ -195,13 +193,13 @@ class Task(NamesOfCelery, Generic[P, R]):
         self._refuse_one_id()
         if self.plan.queue in self.connections.models:
             return self._send_many_to_model(calls)
-        sender = self.connections.sender(self.plan.queue)
+        sender = self.connections.sender(self.plan.queue, within=self.plan.connection)
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := [self._arguments(call) for call in islice(remaining, BATCH)]:
             with self._sending_batch(sender, batch) as sending:
                 stored = sending.stored = sender.send_many(sending.messages)
-            jobs += [Job(each.id, sender, self.definition, is_new=each.is_new) for each in stored]
+            jobs += [sender.job(each, self.definition) for each in stored]
         return jobs
 
     async def aenqueue_many(
@@ -212,13 +210,12 @@ class Task(NamesOfCelery, Generic[P, R]):
         if self.plan.queue in self.connections.models:
             return await asyncio.to_thread(self._send_many_to_model, calls)
         sender = await self._asender()
-        queue = self.connections.async_queue(self.plan.queue)
         jobs: list[Job[R]] = []
         remaining = iter(calls)
         while batch := [self._arguments(call) for call in islice(remaining, BATCH)]:
             with self._sending_batch(sender, batch) as sending:
-                stored = sending.stored = await send_async(queue, *sending.messages)
-            jobs += [Job(each.id, sender, self.definition, is_new=each.is_new) for each in stored]
+                stored = sending.stored = await sender.asend(*sending.messages)
+            jobs += [sender.job(each, self.definition) for each in stored]
         return jobs
 
     def map(self, values: Iterable[Any]) -> list[Job[R]]:
@@ -315,6 +312,8 @@ class Task(NamesOfCelery, Generic[P, R]):
         origin: Origin | None = None,
     ) -> Message:
         """The same within the middleware, for whoever stores it later: a workflow, a buffer."""
+        if self.plan.connection is not None:
+            raise NotSupported(f"{self.name}: session has no place in a workflow or a producer's buffer")
         if not self._hooks.wrapping:
             return self.message(args, kwargs, sender, headers=headers, origin=origin)
         with self._hooks.sending(self._outgoing(args, kwargs)) as call:
@@ -371,7 +370,7 @@ class Task(NamesOfCelery, Generic[P, R]):
 
     async def _asender(self) -> Sender:
         # Finding the server may take a while, or start one: not on the event loop.
-        known = self.connections.known_sender(self.plan.queue)
+        known = self.connections.known_sender(self.plan.queue, within=self.plan.connection)
         return await asyncio.to_thread(self.connections.sender, self.plan.queue) if known is None else known
 
     @contextmanager

@@ -54,7 +54,7 @@ CONFINED = {
     "sentry_sdk": ("mqworker/contrib/sentry.py",),
     "grpc": ("services/mqworker_services/gateways/gomq/",),
     "pyspark": ("services/mqworker_services/pipeline/",),
-    "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py"),
+    "sqlalchemy": ("mqworker/queues/gq/sql/", "mqworker/queues/gq/client.py", "mqworker/tasks/outbox/"),
     # Spark's launcher takes Java, Python and the address from the environment alone.
     # A probe must not wait for the settings to be imported, and wants one of them.
     "os.environ": (

@@ -516,3 +516,49 @@ def test_records_are_sealed_where_payloads_are(settings: dict[str, str], tmp_pat
         records = [client.get(key) for key in client.scan_iter("sealed:django:*")]
     assert len(records) == 2
     assert all(record and b"confidential" not in record for record in records)
+
+
+# The outbox
+
+
+@pytest.fixture
+def outbox(settings: dict[str, str]) -> Iterator[str]:
+    """The tables, as a migration makes them; the URL of the database."""
+    from django.db import connection
+
+    from mqworker.contrib.django.outbox import create_table, drop_table
+
+    with connection.schema_editor() as editor:
+        create_table(None, editor)
+    yield f"sqlite:///{settings['DJ_DATABASE']}"
+    with connection.schema_editor() as editor:
+        drop_table(None, editor)
+
+
+def test_a_call_in_a_transaction_of_django_is_moved_when_it_commits(
+    settings: dict[str, str], outbox: str, orders: Any
+) -> None:
+    from django.db import connection, transaction
+
+    from mqworker import App
+    from mqworker.settings import load_settings
+    from mqworker.tasks.outbox.rows import OutboxRows
+
+    app = App("shop", settings=load_settings({"redis_url": settings["DJ_REDIS_URL"]}, environ={}))
+    app.outbox()
+    task = app.task(name="send", queue="from-django")(print)
+    with transaction.atomic():
+        orders.create()
+        kept = task.using(session=connection).enqueue("kept")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        task.using(session=connection).enqueue("rolled back")
+        raise ZeroDivisionError
+    rows = OutboxRows.open(outbox)
+    rows.identity()
+    rows.number_new()
+
+    found = rows.after("from-django", 0, 10, 1_000_000)
+
+    assert [row.call.count(kept.id.encode()) for row in found] == [1]
+    rows.close()
+    app.close()

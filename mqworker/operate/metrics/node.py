@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from mqworker.model.figures import MOST_TASKS, OTHER, OUTCOMES, Figures, Plain, TaskFigures, bounds_ms
+from mqworker.model.outbox_view import outboxes_of
 from mqworker.operate.metrics.text import Sample, family
 
 # Any: plain values, as the supervisor sends them.
@@ -55,6 +56,7 @@ def node_families(snapshot: Snapshot) -> Iterator[str]:
     yield from _worker_families(children)
     yield from _count_families(children)
     yield from _gateway_families(children)
+    yield from _outbox_families(children)
     yield from _task_families(snapshot.get("figures", ()))
 
 
@@ -166,6 +168,24 @@ def _gateway_families(children: Sequence[Child]) -> Iterator[str]:
         "Clients of a gateway.",
         [("", _gateway(child), _whole(child["facts"].get("connections"))) for child in gateways],
     )
+
+
+def _outbox_families(children: Sequence[Child]) -> Iterator[str]:
+    """Of the node that moves the rows; those that stand by tell nothing."""
+    moving = [each for each in outboxes_of(children) if not each.is_standby]
+    for name, explanation, value in (
+        ("rows", "Rows of the outbox that wait to be moved into Redis.", lambda each: each.rows),
+        (
+            "lag_seconds",
+            "Age of the oldest row of the outbox that waits; goes on while its database does not answer.",
+            lambda each: each.lag_ms / 1000,
+        ),
+        ("quarantined_rows", "Rows of the outbox that cannot be moved.", lambda each: each.bad),
+        ("up", "Whether rows of the outbox can be moved.", lambda each: int(not each.trouble)),
+    ):
+        yield from family(
+            f"mqworker_outbox_{name}", "gauge", explanation, [("", {}, value(each)) for each in moving]
+        )
 
 
 def _task_families(plain: Sequence[Plain]) -> Iterator[str]:

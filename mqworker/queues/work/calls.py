@@ -84,6 +84,18 @@ class WorkQueueCalls:
             is_numbered=True,
         )
 
+    def enqueue_following(self, messages: Sequence[Message]) -> Call[list[Enqueued]]:
+        """The same for a caller that numbers it, and says which call it follows: `number>earlier`."""
+        block = enqueued_block(messages)
+        arguments = [part for message in messages for part in _rich_arguments(message)]
+        return Call(
+            script("enqueue_rich"),
+            self.keys.shared,
+            (self._kept, block.codec, block.data, *arguments),
+            lambda reply: _enqueued(messages, reply),
+            is_numbered=True,
+        )
+
     def claim(
         self, count: int, consumer: ConsumerName | None, lease_ms: int
     ) -> Call[list[Delivery | UnreadableDelivery] | LookAgain]:

@@ -62,6 +62,11 @@ def node_key(namespace: str, node: str) -> str:
     return f"{namespace}:node:{node}"
 
 
+def outbox_key(namespace: str, outbox: str) -> str:
+    """String with a time to live: the node that moves the rows of a database's outbox; others stand by."""
+    return f"{namespace}:outbox:{outbox}"
+
+
 SNAPSHOT_TTL_MS = 15_000
 """From what is left of it, the age of the snapshot is known."""
 

@@ -3,14 +3,14 @@
 -- All of them, or an error and none. (enqueue.lua is the quick road for plain ones.)
 --
 -- KEYS     as in parts/keys.lua
--- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua
+-- ARGV[1]  lane, ARGV[2] number: the call, see parts/calls.lua; for an outbox also which call it follows, 'number>earlier'
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
 --          'priority guard_mode guard_ttl_ms max_crashes due deadline limits task', due '' for now, deadline and limits ''
 --          for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
--- Errors   MQW_FULL when the queue's length limit would be passed
+-- Errors   MQW_STALE when the call is late or does not follow the one that it says; MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
 -- @include slices
@@ -28,12 +28,15 @@
 -- @include report
 -- @include announce
 
-local lane, number, kept, codec, block = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lane, kept, codec, block = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
+local number, follows = number_and_earlier(ARGV[2])
 local first_message, stride = 6, 4
 
 local earlier, is_late = earlier_reply(lane, number)
 if is_late then return is_late end
 if earlier then return cjson.decode(earlier) end
+local out_of_order = refusal_unless_follows(lane, number, follows)
+if out_of_order then return out_of_order end
 
 local total = (#ARGV - first_message + 1) / stride
 local was_idle = is_idle() or is_overlooked()
@@ -134,7 +137,8 @@ end
 
 local refusal = refusal_when_full(total) and refusal_when_full(newcomers())
 if refusal then
-  remember_reply(lane, number, as_refused(refusal))
+  -- A batch of an outbox keeps its number until it is stored: whoever sends it again means the same.
+  if not follows then remember_reply(lane, number, as_refused(refusal)) end
   return refusal
 end
 

@@ -14,6 +14,20 @@ local function earlier_reply(lane, number)
   return judge(number, newest_number, reply)
 end
 
+-- A call may say which one it follows, as '9>7': then only a lane whose newest call is that one takes it. '0' is the lane
+-- that is not known. So are batches of an outbox told apart, whoever moves them and however late (decision 44).
+local function number_and_earlier(text)
+  local number, earlier = string.match(text, '^(%d+)>(%d+)$')
+  return number or text, earlier
+end
+
+local function refusal_unless_follows(lane, number, earlier)
+  if not earlier then return nil end
+  local newest = string.match(redis.call('HGET', meta, '@' .. lane) or '', '^%d+') or '0'
+  if newest == earlier then return nil end
+  return redis.error_reply('MQW_STALE call ' .. number .. ' follows call ' .. earlier .. ', and its lane is at ' .. newest)
+end
+
 local function remember_reply(lane, number, reply)
   if lane == '' then return end
   redis.call('HSET', meta, '@' .. lane, number .. ' ' .. digits(now_ms) .. ' ' .. reply)

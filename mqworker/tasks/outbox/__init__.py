@@ -1,0 +1,1 @@
+"""The outbox: calls as rows, written in a transaction of the application's database, moved into Redis."""
