@@ -130,9 +130,15 @@ def put(  # noqa: PLR0917 - click's way
     It stays until it is deleted, whatever is deployed. Names that the code of an app has are refused.
     """
     call = call_of(task, {"args": _json("--args", args_json), "kwargs": _json("--kwargs", kwargs_json)})
-    words = [name, "--task", task]
-    given = (("--cron", cron), ("--every", every), ("--timezone", timezone), ("--catch-up", catch_up))
-    words += [str(word) for option, value in given if value is not None for word in (option, value)]
+    given = {"--cron": cron, "--every": every, "--timezone": timezone, "--jitter": jitter or None}
+    given |= {
+        "--catch-up": catch_up,
+        "--args": "…" if call.args else None,
+        "--kwargs": "…" if call.kwargs else None,
+    }
+    words = [str(word) for option, value in given.items() if value is not None for word in (option, value)]
+    # Arguments may be secret: the audit says that there were some.
+    words = [name, "--task", task, *words]
     with target.open() as system, audited(system, "schedule put", *words, what=name) as doing:
         caller = Caller(system.settings)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqworker.cli.table import Cell, Column
-from mqworker.operate.schedules import ScheduleView
+from mqworker.operate.schedules import ScheduleView, told_firing
 from mqworker.operate.wording import NOTHING, duration, moment, safe, short_duration
 from mqworker.tasks.schedules.history import Firing, FiringKind
 
@@ -45,19 +45,6 @@ def firing_row(view: ScheduleView, firing: Firing, at_ms: int) -> list[Cell | st
         told_firing(firing),
         safe(job),
     ]
-
-
-def told_firing(firing: Firing) -> str:
-    """What became of it, in words."""
-    return {
-        "fired": "fired",
-        "kept_out": "kept out: its task is unique",
-        "noted": "fired, by a broker that died",
-        "skipped": f"{firing.count:,} ticks before it skipped",
-        "waits": "waits: the queue is full",
-        "run_now": "run by hand",
-        "backfilled": f"{firing.count:,} made up for by hand",
-    }[firing.kind]
 
 
 def facts(view: ScheduleView, at_ms: int) -> list[tuple[str, str]]:

@@ -152,6 +152,19 @@ def moment_ms(argument: str, text: str) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def told_firing(firing: Firing) -> str:
+    """What became of it, in words."""
+    return {
+        "fired": "fired",
+        "kept_out": "kept out: its task is unique",
+        "noted": "fired, by a broker that died",
+        "skipped": f"{firing.count:,} ticks before it skipped",
+        "waits": "waits: the queue is full",
+        "run_now": "run by hand",
+        "backfilled": f"{firing.count:,} made up for by hand",
+    }[firing.kind]
+
+
 def _book(system: System) -> ScheduleBook:
     return ScheduleBook(system.store, system.settings.namespace, system.open_queue)
 

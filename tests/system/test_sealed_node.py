@@ -20,7 +20,7 @@ from mqworker.operate.edit import edit_letter, editable
 from mqworker.operate.system import System
 from mqworker.queues.work.keys import workflow_key
 from mqworker.settings import Settings
-from mqworker.tasks.schedules.published import decode_published
+from mqworker.tasks.schedules.stored import decode_stored
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
@@ -308,16 +308,13 @@ def test_a_forged_event_and_a_forged_schedule_run_nothing(
     attacker.hset("mqw:{topic:orders}:outbox", "evil", b"1 shop/heard\n" + pack({"id": 666}))
     assert reason_of(shop, "evil:shop/heard", "events") == "unverified"
 
-    published = attacker.hget("mqw:schedules", "shop")
-    assert published is not None
-    (spec,) = decode_published(published)
+    ((name, published),) = attacker.hgetall("mqw:schedules").items()
+    spec = decode_stored(name, published)
     body = base64.b64encode(spec.call.message.body)
-    attacker.hset(
-        "mqw:schedules", "shop", published.replace(body, base64.b64encode(encode_call(["evil"], {})))
-    )
+    attacker.hset("mqw:schedules", name, published.replace(body, base64.b64encode(encode_call(["evil"], {}))))
     dead = "mqw:{ticks}:letters"
     wait_until(lambda: attacker.hlen(dead) > 0, "a forged tick is buried", WAIT_S)
-    attacker.hset("mqw:schedules", "shop", published)
+    attacker.hset("mqw:schedules", name, published)
 
     assert not [line for line in ran(node) if "evil" in line or "666" in line]
 

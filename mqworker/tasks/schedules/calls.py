@@ -27,6 +27,7 @@ class Look:
 
     now_ms: int
     next_in_ms: int | None
+    """Until another one is due."""
     to_forget: tuple[tuple[bytes, int], ...]
     """`<queue> <name>`, and the score under which it stands."""
     entries: tuple[tuple[bytes, bytes, bytes], ...]

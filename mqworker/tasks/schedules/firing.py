@@ -44,7 +44,14 @@ from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.exchange import UNREADABLE
 from mqworker.store.script import RawReply
 from mqworker.store.store import Store
-from mqworker.tasks.schedules.calls import FIRE_WITHIN_MS, FORGET_AFTER_MS, Advance, Look, ScheduleCalls
+from mqworker.tasks.schedules.calls import (
+    CLAIM_MS,
+    FIRE_WITHIN_MS,
+    FORGET_AFTER_MS,
+    Advance,
+    Look,
+    ScheduleCalls,
+)
 from mqworker.tasks.schedules.history import KEPT, Firing, encode_firings
 from mqworker.tasks.schedules.mark import Mark, decode_mark, encode_mark
 from mqworker.tasks.schedules.stored import ScheduleSpec, decode_stored
@@ -107,9 +114,9 @@ class ScheduleFiring:
         """Fire what is due; milliseconds until the next tick, None when there is none."""
         for _ in range(MOST_LOOKS):
             look = self._look()
-            if not look.entries and not look.to_forget:
-                return look.next_in_ms
-            self._deal_with(look)
+            soonest = self._deal_with(look)
+            if len(look.entries) < MOST_AT_ONCE:
+                return soonest
         return 0
 
     def _look(self) -> Look:
@@ -120,7 +127,8 @@ class ScheduleFiring:
             self._log.warning("server_clock_stepped", by_ms=step_ms)
         return look
 
-    def _deal_with(self, look: Look) -> None:
+    def _deal_with(self, look: Look) -> int | None:
+        """Fire what was taken; milliseconds until the next tick of all."""
         forgotten = [pair for pair in look.to_forget if self._is_forgotten(*pair)]
         plans = self._plans(look)
         for queue in dict.fromkeys(plan.spec.call.queue for plan in plans if plan.ticks):
@@ -129,6 +137,12 @@ class ScheduleFiring:
         advances = [_advance(plan, look.now_ms) for plan in plans]
         if advances or forgotten:
             self._store.run(self._calls.advance(advances, forgotten))
+        waits = [
+            CLAIM_MS if each.next_ms is None else each.next_ms - look.now_ms
+            for each in advances
+            if each.next_ms != LATEST_MS
+        ]
+        return min(waits if look.next_in_ms is None else [*waits, look.next_in_ms], default=None)
 
     def _plans(self, look: Look) -> list[_Plan]:
         read = [

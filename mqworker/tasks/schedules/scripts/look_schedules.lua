@@ -3,7 +3,7 @@
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV[1]  most of them, ARGV[2] claimed for so many ms: then they are due again, if their broker was killed
--- Returns  {now ms, ms until the next one or -1, {queue and name, deleted at, ...}, {name, stored text, mark, ...}}
+-- Returns  {now ms, ms until another one is due or -1, {queue and name, deleted at, ...}, {name, stored text, mark, ...}}
 -- Atomic because: brokers would all work on the same names. Two that do anyway fire nothing twice.
 -- Repeatable: what was claimed by the first copy comes due again.
 
@@ -51,10 +51,9 @@ for i, name in ipairs(found) do
     redis.call('ZREM', names, name)
   end
 end
+local soonest = redis.call('ZRANGE', due, '(' .. digits(now_ms), digits(NEVER_MS - 1), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 call_many('ZADD', due, claimed)
 
 local to_forget = redis.call('ZRANGE', forget, '-inf', digits(now_ms), 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
 for at = 2, #to_forget, 2 do to_forget[at] = digits(tonumber(to_forget[at])) end
-local soonest = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
-local next_in_ms = soonest and tonumber(soonest) < NEVER_MS and math.max(0, tonumber(soonest) - now_ms) or -1
-return { now_ms, next_in_ms, to_forget, entries }
+return { now_ms, soonest and tonumber(soonest) - now_ms or -1, to_forget, entries }
