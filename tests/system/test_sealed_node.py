@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,21 @@ def test_a_forged_event_and_a_forged_schedule_run_nothing(
     attacker.hset("mqw:schedules", name, published)
 
     assert not [line for line in ran(node) if "evil" in line or "666" in line]
+
+
+def test_schedules_are_run_now_made_up_for_and_put_as_data(node: RealNode, shop: App) -> None:
+    ticks = shop.schedules
+    ticks.run_now("shop/tick").result(timeout=WAIT_S)
+    end = datetime.now(UTC) - timedelta(minutes=1)
+
+    made_up_for = ticks.backfill("shop/tick", end - timedelta(seconds=3), end).ids
+    for each in made_up_for:
+        shop.job(each, "ticks").result(timeout=WAIT_S)
+    ticks.put("acme/greet", shop.named("greet").s("data"), every=1)
+    wait_until(lambda: "greet data" in ran(node), "data is fired", WAIT_S)
+
+    assert ticks.delete("acme/greet")
+    assert len(made_up_for) == 3
 
 
 def test_forged_progress_is_refused(shop: App, attacker: redis.Redis, tmp_path: Path) -> None:
