@@ -154,7 +154,9 @@ class SentryHooks:
     def _check_in(self, ctx: Context, status: str) -> None:
         """A tick is named `app/schedule@tick`, the same for all attempts: so is its check-in."""
         app, _, rest = ctx.id.partition("/")
-        schedule = self._app.schedules.get(rest.rpartition("@")[0]) if app == self._app.name else None
+        schedule = (
+            self._app.schedules.declared.get(rest.rpartition("@")[0]) if app == self._app.name else None
+        )
         if schedule is None or not self._has_monitors:
             return
         capture_checkin(

@@ -36,8 +36,8 @@ class Guard:
     key: str
     ttl_ms: int = 0
     """For a time: how long it holds. Keep last: how long its message may be put off in all, 0 for ever."""
-    is_tick: bool = False
-    """Whether the message belongs to a tick of a schedule: `schedule@tick`, stored once for all time."""
+    tick_until_ms: int = 0
+    """Of a tick of a schedule, `schedule@tick`, stored once for all time: until when it may be. Else 0."""
 
     def __post_init__(self) -> None:
         if not _IN_A_HEADER.fullmatch(self.key):

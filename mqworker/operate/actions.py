@@ -13,12 +13,23 @@ from mqworker.errors import InvalidArgument, MqworkerError
 from mqworker.model.names import MessageId, message_id, queue_name, shown
 from mqworker.operate.audit import Deed, note
 from mqworker.operate.causes import ids_of_cause
-from mqworker.operate.schedules import pause_schedule, read_schedule, resume_schedule, run_schedule_now
+from mqworker.operate.schedules import (
+    backfill_schedule,
+    delete_schedule,
+    moment_ms,
+    pause_schedule,
+    read_schedule,
+    resume_schedule,
+    run_schedule_now,
+    ticks_to_backfill,
+)
 from mqworker.operate.system import System
 from mqworker.operate.wording import counted
 from mqworker.queues.work.drop import drop
 from mqworker.queues.work.steps import WAITING
 from mqworker.queues.work.trace import read_letter
+
+_BACKFILL_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,8 @@ def _action(request: Request) -> _Action:
 
 
 def _filled(pattern: str, request: Request, quote: Callable[[str], str] = str) -> str:
-    return pattern.format(queue=quote(request.queue), what=quote(request.what))
+    words = " ".join(quote(word) for word in request.what.split())
+    return pattern.format(queue=quote(request.queue), what=quote(request.what), words=words)
 
 
 def _deed(request: Request, who: str, count: int, outcome: str) -> Deed:
@@ -136,6 +148,46 @@ def _run_schedule(system: System, request: Request) -> tuple[int, str]:
         f"is job {message}" if is_new else f"was not run: its task is unique, and {message} is there already"
     )
     return int(is_new), f"the call of schedule {request.what} {told}"
+
+
+def _look_at_deletion(system: System, request: Request) -> tuple[int, str]:
+    _, view = read_schedule(system, request.what)
+    if not view.is_data:
+        raise MqworkerError(
+            f"schedule {view.name} belongs to the code of app {view.owner}: remove it there, or pause it"
+        )
+    return 1, f"Schedule {view.name} ({view.timing}) and its history go; calls in line already run."
+
+
+def _delete_schedule(system: System, request: Request) -> tuple[int, str]:
+    if not delete_schedule(system, request.what):
+        raise MqworkerError(f"there is no schedule {shown(request.what)}: it may be gone already")
+    return 1, f"schedule {request.what} is deleted"
+
+
+def _look_at_backfill(system: System, request: Request) -> tuple[int, str]:
+    name, from_ms, to_ms = _backfill_of(request)
+    count = ticks_to_backfill(system, name, from_ms, to_ms)
+    return count, f"{counted(count, 'tick')} of schedule {name} will be called for, fired or not."
+
+
+def _backfill(system: System, request: Request) -> tuple[int, str]:
+    name, from_ms, to_ms = _backfill_of(request)
+    found = backfill_schedule(system, name, from_ms, to_ms)
+    kept_out = f"; {found.kept_out:,} were there already" if found.kept_out else ""
+    return len(found.ids), f"{counted(len(found.ids), 'call')} of schedule {name} in line{kept_out}"
+
+
+def _backfill_of(request: Request) -> tuple[str, int, int]:
+    """`what` is the name and two moments, with a space between them."""
+    words = request.what.split()
+    if len(words) != _BACKFILL_WORDS:
+        raise InvalidArgument(
+            f"what is {shown(request.what)}; accepted are a schedule and two moments, such as "
+            "acme/nightly 2026-03-01T00:00Z 2026-03-02T00:00Z"
+        )
+    name, start, end = words
+    return name, moment_ms("from", start), moment_ms("to", end)
 
 
 def _look_at_job(system: System, request: Request) -> tuple[int, str]:
@@ -221,6 +273,19 @@ ACTIONS = {
     ),
     "run-schedule": _Action(
         "Run schedule {what} now", "mqworker schedule run-now {what}", _look_at_schedule, _run_schedule
+    ),
+    "delete-schedule": _Action(
+        "Delete schedule {what}",
+        "mqworker schedule delete {what}",
+        _look_at_deletion,
+        _delete_schedule,
+        is_destructive=True,
+    ),
+    "backfill-schedule": _Action(
+        "Make up for ticks: {what}",
+        "mqworker schedule backfill {words}",
+        _look_at_backfill,
+        _backfill,
     ),
     "retry": _Action(
         "Put {what} back in line", "mqworker dead retry {what} -q {queue}", _look_at_letter, _retry

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from mqworker.errors import InvalidArgument
 from mqworker.model.names import shown
+from mqworker.model.schedule import CatchUp
 from mqworker.model.trace_context import TRACEPARENT, context_in
 from mqworker.settings import Settings
 from mqworker.tasks.app import App
@@ -79,6 +80,30 @@ class Caller:
         published = named({task.name: task for task in self.tasks()}, call.task)
         task = RemoteTask(published, self._app.connections, self._app.hooks)
         return (task.using(**call.options) if call.options else task).enqueue(*call.args, **call.kwargs)
+
+    def schedule(
+        self,
+        name: str,
+        call: NamedCall,
+        *,
+        cron: str | None,
+        every: float | None,
+        timezone: str,
+        jitter: float,
+        catch_up: str,
+    ) -> None:
+        """Put the call under a schedule; raises UnknownTask for one that nobody published."""
+        published = named({task.name: task for task in self.tasks()}, call.task)
+        task = RemoteTask(published, self._app.connections, self._app.hooks)
+        self._app.schedules.put(
+            name,
+            task.si(*call.args, **call.kwargs),
+            cron=cron,
+            every=every,
+            timezone=timezone,
+            jitter=jitter,
+            catch_up=cast("CatchUp", catch_up),  # checked there
+        )
 
     def close(self) -> None:
         """Let go of the server."""

@@ -27,6 +27,7 @@ from mqworker.operate.workflows import WorkflowLine, WorkflowView
 from mqworker.queues.work.accidents import Accident
 from mqworker.redaction import masked_text, masked_traceback
 from mqworker.tasks.published_tasks import PublishedTask
+from mqworker.tasks.schedules.history import Firing
 
 
 def system_document(picture: Picture, *, has_arguments: bool) -> Document:
@@ -170,14 +171,17 @@ def schedules_document(found: Schedules) -> Document:
     return {
         "at_ms": found.at_ms,
         "schedules": [schedule_document(each) for each in found.schedules],
+        "total": found.total,
         "left_out": found.left_out,
+        "after": found.after,
         "unreadable": found.unreadable,
     }
 
 
-def schedule_document(view: ScheduleView) -> Document:
-    """One schedule."""
-    return {**asdict(view), "last_job": view.last_job}
+def schedule_document(view: ScheduleView, firings: Iterable[Firing] | None = None) -> Document:
+    """One schedule, with its history where that was read."""
+    history = {} if firings is None else {"history": [asdict(each) for each in firings]}
+    return {**asdict(view), "last_job": view.last_job, **history}
 
 
 def accident_document(accident: Accident) -> Document:

@@ -1,30 +1,26 @@
-"""Schedules: when each fires next, what it fired last, whether it is paused; pausing, resuming, running now.
+"""Schedules: when each fires next, what it fired last, whether it is paused; and what can be done about them.
 
-Read from what workers published; the application is not needed.
+Read from what workers published and what programs put there; the application is not needed.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from mqworker.errors import InvalidMessage, MqworkerError
-from mqworker.model.guard import chosen_id_guard
-from mqworker.model.instant import LATEST_MS
-from mqworker.model.names import MessageId, parse_whole, shown
+from mqworker.errors import InvalidArgument
+from mqworker.model.names import MessageId, shown
 from mqworker.model.schedule import Cron, Timing, in_words
 from mqworker.operate.system import System
 from mqworker.operate.wording import duration
-from mqworker.queues.work.keys import WorkQueueKeys, queues_key, schedules_key
-from mqworker.store.script import RawReply
-from mqworker.tasks.schedules.pause import Pause, decode_pause, encode_pause, pause_field
-from mqworker.tasks.schedules.published import ScheduleSpec, decode_published
+from mqworker.tasks.schedules.book import Backfill, ScheduleBook, ScheduleState, no_schedule
+from mqworker.tasks.schedules.history import Firing
 
-NEXT_SHOWN = 5
-MOST_LISTED = 1_000
-"""Of the schedules of a namespace: the rest is a number."""
+PAGE = 100
+"""Of the schedules of a namespace, in one look."""
+LARGEST_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,9 @@ class ScheduleView:
     """One schedule, now."""
 
     name: str
-    """`app/schedule`."""
+    """In code `app/schedule`."""
+    owner: str
+    """`data`, or the app whose code has it."""
     queue: str
     task: str
     timing: str
@@ -55,124 +53,158 @@ class ScheduleView:
         return None if self.last_at_ms is None else f"{self.name}@{self.last_at_ms}"
 
     @property
-    def app(self) -> str:
-        """Whose schedule it is."""
-        return self.name.partition("/")[0]
+    def is_data(self) -> bool:
+        """Whether it was made at run time."""
+        return self.owner == "data"
 
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """All of them, at one moment; the one that fires next first."""
+    """A page of them, at one moment: the one that fires next first, or by name where a prefix was given."""
 
     at_ms: int
     schedules: tuple[ScheduleView, ...]
+    total: int
+    """Of all, whatever their names."""
+    prefix: str
+    offset: int
+    """How many pages by time were passed over, in schedules."""
     left_out: int
+    """Behind this page, without a prefix."""
+    after: str | None
+    """With a prefix: the last name, behind which the next page begins; None at the end."""
     unreadable: int
-    """How many entries nobody can read: `mqworker doctor` tells of them."""
+    """How many entries of the page nobody can read: `mqworker doctor` tells of them."""
 
 
-def read_schedules(system: System) -> Schedules:
-    """Every schedule that was published in the namespace."""
-    at_ms, specs, unreadable = _published(system)
-    views = sorted(_views(system, specs[:MOST_LISTED], at_ms), key=_soonest)
-    return Schedules(at_ms, tuple(views), max(0, len(specs) - MOST_LISTED), unreadable)
+def read_schedules(
+    system: System, *, prefix: str = "", after: str = "", offset: int = 0, limit: int = LARGEST_PAGE
+) -> Schedules:
+    """A page of the schedules of the namespace; never all of them, for there may be very many."""
+    if prefix or after:
+        page = _book(system).by_name(prefix, after, limit)
+        left_out = 0
+    else:
+        page = _book(system).by_time(max(0, offset), limit)
+        left_out = max(0, page.total - max(0, offset) - limit)
+    views = tuple(_view(state) for state in page.states)
+    return Schedules(
+        page.at_ms, views, page.total, prefix, max(0, offset), left_out, page.last, len(page.unreadable)
+    )
 
 
 def read_schedule(system: System, name: str) -> tuple[int, ScheduleView]:
     """When it was read, and the schedule; raises an error with the names that come close."""
-    at_ms, spec = _named(system, name)
-    (view,) = _views(system, [spec], at_ms)
-    return at_ms, view
+    at_ms, state = _named(system, name)
+    return at_ms, _view(state)
+
+
+def read_history(system: System, name: str) -> Sequence[Firing]:
+    """Its last firings, the newest first."""
+    _, state = _named(system, name)
+    return _book(system).history(state.name)
 
 
 def pause_schedule(system: System, name: str) -> bool:
     """Fire nothing that comes due from now on; False when it is paused already."""
-    at_ms, spec = _named(system, name)
-    (view,) = _views(system, [spec], at_ms)
-    if view.paused_at_ms is not None:
-        return False
-    _write(system, spec, Pause(at_ms, is_on=True))
-    return True
+    return _book(system).pause(_named(system, name)[1].name)
 
 
 def resume_schedule(system: System, name: str) -> bool:
     """Fire again: what came due in the pause is not caught up; False when it was not paused."""
-    at_ms, spec = _named(system, name)
-    (view,) = _views(system, [spec], at_ms)
-    if view.paused_at_ms is None:
-        return False
-    _write(system, spec, Pause(at_ms, is_on=False))
-    return True
+    return _book(system).resume(_named(system, name)[1].name)
+
+
+def delete_schedule(system: System, name: str) -> bool:
+    """End one that is data; raises `InvalidArgument` for one of code."""
+    return _book(system).delete(name)
+
+
+def delete_schedule_of_code(system: System, name: str) -> bool:
+    """End one whoever owns it: an app that runs somewhere publishes it again when a worker starts."""
+    return _book(system).delete_whoever_owns(name)
 
 
 def run_schedule_now(system: System, name: str) -> tuple[MessageId, bool]:
     """Make its call once, beside its ticks: the id, and False where an equal one is in its queue already."""
-    at_ms, spec = _named(system, name)
-    message = MessageId(f"{spec.name}+{at_ms}")
-    guard = spec.call.message.guard or chosen_id_guard(message)
-    registry = queues_key(system.settings.namespace)
-    system.store.send([("SADD", registry, spec.call.queue)], registry)
-    (stored,) = system.open_queue(spec.call.queue).enqueue(spec.call.called(message, guard))
-    return stored.id, stored.is_new
+    return _book(system).run_now(_named(system, name)[1].spec)
 
 
-def _published(system: System) -> tuple[int, list[ScheduleSpec], int]:
-    key = schedules_key(system.settings.namespace)
-    replies: RawReply = system.store.send([("TIME",), ("HVALS", key)], key)
-    (seconds, micros), texts = replies
-    problems: list[object] = []
-    specs: list[ScheduleSpec] = []
-    for text in texts:
-        try:
-            specs += decode_published(text, problems.append)
-        except InvalidMessage as error:
-            problems.append(error)
-    return int(seconds) * 1000 + int(micros) // 1000, specs, len(problems)
+def backfill_schedule(system: System, name: str, from_ms: int, to_ms: int) -> Backfill:
+    """Make its call for each tick in a time that has passed."""
+    return _book(system).backfill(_named(system, name)[1].spec, from_ms, to_ms)
 
 
-def _named(system: System, name: str) -> tuple[int, ScheduleSpec]:
-    at_ms, specs, _ = _published(system)
-    for spec in specs:
-        if spec.name == name:
-            return at_ms, spec
+def ticks_to_backfill(system: System, name: str, from_ms: int, to_ms: int) -> int:
+    """How many calls that would be; raises `InvalidArgument` where they are too many."""
+    return len(_book(system).ticks_to_backfill(_named(system, name)[1].spec, from_ms, to_ms))
+
+
+def moment_ms(argument: str, text: str) -> int:
+    """A moment as people write it: `2026-03-01`, `2026-03-01T04:00`, with `Z` or `+01:00`; UTC without."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"{argument} is {shown(text)}; accepted are moments such as 2026-03-01T04:00Z, in UTC unless "
+            "they say otherwise"
+        ) from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def told_firing(firing: Firing) -> str:
+    """What became of it, in words."""
+    return {
+        "fired": "fired",
+        "kept_out": "kept out: its task is unique",
+        "noted": "fired, by a broker that died",
+        "skipped": f"{firing.count:,} ticks before it skipped",
+        "waits": "waits: the queue is full",
+        "run_now": "run by hand",
+        "backfilled": f"{firing.count:,} made up for by hand",
+    }[firing.kind]
+
+
+def _book(system: System) -> ScheduleBook:
+    return ScheduleBook(system.store, system.settings.namespace, system.open_queue)
+
+
+def _named(system: System, name: str) -> tuple[int, ScheduleState]:
+    book = _book(system)
+    at_ms, state = book.get(name)
+    if state is not None:
+        return at_ms, state
+    known = book.close_to(name)
     # Without its app, as long as only one app has a schedule of this name.
-    short = [spec for spec in specs if spec.name.partition("/")[2] == name]
+    short = [each for each in dict.fromkeys(known) if each.partition("/")[2] == name]
     if len(short) == 1:
-        return at_ms, short[0]
-    close = difflib.get_close_matches(name, [spec.name for spec in specs], n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`mqworker schedule list` shows all of them"
-    raise MqworkerError(f"there is no schedule {shown(name)}; {hint}")
+        at_ms, state = book.get(short[0])
+        if state is not None:
+            return at_ms, state
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    raise (
+        no_schedule(name, f"did you mean {' or '.join(dict.fromkeys(close))}?")
+        if close
+        else no_schedule(name)
+    )
 
 
-def _views(system: System, specs: list[ScheduleSpec], at_ms: int) -> Iterator[ScheduleView]:
-    keys = [_ticks_key(system, spec) for spec in specs]
-    commands = [
-        ("HMGET", key, spec.name, pause_field(spec.name)) for key, spec in zip(keys, specs, strict=True)
-    ]
-    noted: list[RawReply] = list(system.store.send_each(commands, keys)) if commands else []
-    for spec, reply in zip(specs, noted, strict=True):
-        # A foreign key in the place of ours: as if nothing was fired so far; the verdict tells of it.
-        tick, pause = reply if isinstance(reply, list) else (None, None)
-        yield _view(spec, parse_whole(tick, most=LATEST_MS), decode_pause(pause), at_ms)
-
-
-def _view(spec: ScheduleSpec, tick_ms: int | None, pause: Pause | None, at_ms: int) -> ScheduleView:
-    is_paused = pause is not None and pause.is_on
-    timing, words = _told(spec.timing)
-    ticks = () if is_paused else tuple(itertools.islice(spec.timing.ticks_after(at_ms), NEXT_SHOWN))
+def _view(state: ScheduleState) -> ScheduleView:
+    timing, words = _told(state.timing)
     return ScheduleView(
-        name=spec.name,
-        queue=spec.call.queue,
-        task=spec.call.message.task,
+        name=state.name,
+        owner=state.owner,
+        queue=state.queue,
+        task=state.task,
         timing=timing,
         words=words,
-        timezone=spec.timing.timezone if isinstance(spec.timing, Cron) else None,
-        catch_up=spec.catch_up,
-        jitter_ms=spec.jitter_ms,
-        since_ms=spec.since_ms,
-        paused_at_ms=pause.at_ms if pause is not None and is_paused else None,
-        last_at_ms=tick_ms,
-        next_at_ms=ticks,
+        timezone=state.timing.timezone if isinstance(state.timing, Cron) else None,
+        catch_up=state.spec.catch_up,
+        jitter_ms=state.spec.jitter_ms,
+        since_ms=state.spec.since_ms,
+        paused_at_ms=state.paused_at_ms,
+        last_at_ms=state.last_at_ms,
+        next_at_ms=state.next_at_ms,
     )
 
 
@@ -180,17 +212,3 @@ def _told(timing: Timing) -> tuple[str, str]:
     if isinstance(timing, Cron):
         return timing.line, in_words(timing)
     return f"every {duration(timing.interval_ms)}", ""
-
-
-def _write(system: System, spec: ScheduleSpec, pause: Pause) -> None:
-    key = _ticks_key(system, spec)
-    # Sent twice it says the same: the instant was chosen before.
-    system.store.send([("HSET", key, pause_field(spec.name), encode_pause(pause))], key)
-
-
-def _ticks_key(system: System, spec: ScheduleSpec) -> str:
-    return WorkQueueKeys.of(system.settings.namespace, spec.call.queue).named("ticks")
-
-
-def _soonest(view: ScheduleView) -> tuple[int, str]:
-    return (view.next_at_ms[0] if view.next_at_ms else LATEST_MS, view.name)

@@ -34,7 +34,8 @@ from mqworker.tasks.outbox.outbox import Outbox
 from mqworker.tasks.producer import Producer
 from mqworker.tasks.registry import Registry
 from mqworker.tasks.remote_tasks import RemoteTasks
-from mqworker.tasks.schedules.schedule import Schedule, ScheduleDecorator
+from mqworker.tasks.schedules.schedule import ScheduleDecorator
+from mqworker.tasks.schedules.schedules import Schedules
 from mqworker.tasks.surroundings import Surroundings
 from mqworker.tasks.task import Task
 from mqworker.tasks.workflows.job import WorkflowJob
@@ -92,7 +93,8 @@ class App(NamesOfCelery):
         self.connections.keyring, self.connections.place = keys, offload
         self.task = TaskDecorator(lambda: self)
         self.schedule = ScheduleDecorator(lambda: self)
-        self.schedules: dict[str, Schedule] = {}
+        self.schedules = Schedules(self.connections)
+        """Those of the code, and those that are made at run time."""
         self.subscribe = SubscribeDecorator(lambda: self)
         self.subscriptions: Subscriptions = {}
         events = EventPublisher(self.connections, lambda: self.settings)
@@ -251,7 +253,7 @@ class App(NamesOfCelery):
             if task.options.queue == queue:
                 check_task(task.name, task.options, model)
         subscribers = [task for tasks in self.subscriptions.values() for task in tasks.values()]
-        for each in [*subscribers, *(schedule.task for schedule in self.schedules.values())]:
+        for each in [*subscribers, *(schedule.task for schedule in self.schedules.declared.values())]:
             if each.plan.queue == queue:
                 raise NotSupported(
                     f"{each.name} has a schedule or a subscription and uses queue {queue}, which is "

@@ -6,6 +6,7 @@ again whenever it changed, for tests declare tasks while the bench is open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from mqworker.errors import MqworkerError
@@ -17,6 +18,7 @@ from mqworker.store.store import Store
 from mqworker.tasks.app import App
 from mqworker.tasks.events.delivery import EventDelivery
 from mqworker.tasks.events.subscription import Subscriptions, register_subscriptions
+from mqworker.tasks.schedules.book import ScheduleState
 from mqworker.tasks.schedules.firing import ScheduleFiring
 from mqworker.tasks.schedules.schedule import Schedule, publish_schedules
 from mqworker.tasks.workflows.outbox import OutboxDrain
@@ -37,9 +39,9 @@ class BenchBroker:
 
     def announce(self) -> None:
         """Publish schedules and subscriptions, as a worker does that starts with the app as it is now."""
-        if self._app.schedules != self._published:
+        if self._app.schedules.declared != self._published:
             publish_schedules(self._app)
-            self._published = dict(self._app.schedules)
+            self._published = dict(self._app.schedules.declared)
         if self._app.subscriptions != self._registered:
             register_subscriptions(self._app)
             self._registered = {topic: dict(tasks) for topic, tasks in self._app.subscriptions.items()}
@@ -67,8 +69,8 @@ class BenchBroker:
 
     def _refuse_a_flood(self, until_ms: int) -> None:
         ticks = 0
-        for schedule in self._app.schedules.values():
-            for tick_ms in schedule.timing.ticks_after(self._clock.now_ms()):
+        for schedule in self._schedules():
+            for tick_ms in () if schedule.is_paused else schedule.timing.ticks_after(self._clock.now_ms()):
                 if tick_ms > until_ms:
                     break
                 ticks += 1
@@ -77,6 +79,12 @@ class BenchBroker:
                         f"more than {MOST_TICKS:,} ticks of schedules fall into that time; advance by less, "
                         "or use bench.pass_over(...): it skips them, as when all nodes are down"
                     )
+
+    def _schedules(self) -> Iterator[ScheduleState]:
+        page = self._app.schedules.list()
+        while page:
+            yield from page
+            page = self._app.schedules.list(after=page[-1].name)
 
     def _queue(self, name: QueueName) -> WorkQueue:
         return self._app.work_queue(name)

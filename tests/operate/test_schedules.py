@@ -19,6 +19,7 @@ from mqworker.operate.schedules import (
     run_schedule_now,
 )
 from mqworker.operate.system import System
+from mqworker.tasks.published_tasks import publish_tasks
 from mqworker.tasks.schedules.schedule import publish_schedules
 from tests.support.command_line import CommandLine
 from tests.support.deadline import wait_until
@@ -149,16 +150,21 @@ def test_run_now_of_a_unique_task_is_refused_while_one_waits(app: App, system: S
     assert app.work_queue().counts().ready == 1
 
 
-@pytest.mark.parametrize("action", ["pause-schedule", "resume-schedule", "run-schedule"])
+@pytest.mark.parametrize(
+    "action", ["pause-schedule", "resume-schedule", "run-schedule", "delete-schedule", "backfill-schedule"]
+)
 def test_each_action_has_a_preview_a_command_that_does_the_same_and_a_line_in_the_audit(
     app: App, system: System, server: RealServer, action: str
 ) -> None:
-    publish(app)
-    asked = Request(action, "default", "shop/tick")
+    task = app.task(name="t.tick")(lambda: None)
+    app.schedules.put("shop/tick", task.s(), every=60)
+    times = " 2026-03-01T00:00Z 2026-03-01T01:00Z" if action == "backfill-schedule" else ""
+    asked = Request(action, "default", f"shop/tick{times}")
     line = CommandLine(server)
 
     assert "shop/tick" in preview(system, asked).effect
     act(system, asked, "ann")
+    app.schedules.put("shop/tick", task.s(), every=60)
     result = line.type(*command_of(asked).split()[1:])
     line.store.close()
 
@@ -189,6 +195,7 @@ def test_an_unreadable_entry_is_counted_and_the_others_are_there(
     publish(app)
     with server.client() as client:
         client.hset("mqw:schedules", "other", "{}")
+    HandBroker(app).round()  # brokers take up what another program put beside the index
 
     found = read_schedules(system)
 
@@ -198,3 +205,64 @@ def test_an_unreadable_entry_is_counted_and_the_others_are_there(
 def test_an_unknown_schedule_is_told_with_what_comes_close(system: System) -> None:
     with pytest.raises(MqworkerError, match="there is no schedule"):
         pause_schedule(system, "nobody/nothing")
+
+
+def test_data_is_put_listed_and_deleted_by_commands(app: App, system: System, server: RealServer) -> None:
+    app.task(name="t.report")(lambda tenant: tenant)
+    publish_tasks(app)
+    publish(app)
+    line = CommandLine(server)
+    options = (
+        "--task",
+        "t.report",
+        "--cron",
+        "0 3 * * *",
+        "--timezone",
+        "Europe/Berlin",
+        "--catch-up",
+        "one",
+    )
+
+    put = line.type("schedule", "put", "acme/nightly", *options, "--args", '["acme"]')
+    taken = line.type("schedule", "put", "shop/tick", *options, "--args", '["acme"]')
+    bad = [
+        line.type("schedule", "put", "acme/x", "--task", "nobody", "--every", "5"),
+        line.type("schedule", "put", "acme/x", *options),  # its argument is missing
+        line.type("schedule", "put", "acme/x", *options, "--args", "[1"),
+        line.type("schedule", "put", "acme/x", *options, "--every", "5", "--args", '["acme"]'),
+        line.type("schedule", "backfill", "acme/nightly", "yesterday", "2026-03-01"),
+        line.type("schedule", "delete", "shop/tick"),
+    ]
+    shown = json.loads(line.type("schedule", "show", "acme/nightly", "--json").output)
+    listed = json.loads(line.type("schedule", "list", "--prefix", "acme/", "--json").output)
+    ran = line.type("schedule", "run-now", "acme/nightly", "--json")
+    history = line.type("schedule", "history", "acme/nightly")
+    gone = line.type("schedule", "delete", "acme/nightly")
+    of_code = line.type("schedule", "delete", "shop/tick", "--of-code")
+    line.store.close()
+
+    assert put.exit_code == 0, put.output
+    assert [each.exit_code for each in bad] == [1, *[2] * (len(bad) - 1)], [each.output for each in bad]
+    assert "belongs to the code of app shop" in " ".join(taken.output.split())
+    assert (shown["owner"], shown["timezone"], shown["catch_up"]) == ("data", "Europe/Berlin", "one")
+    assert ([each["name"] for each in listed["schedules"]], listed["total"]) == (["acme/nightly"], 2)
+    assert "is job acme/nightly@+" in json.loads(ran.output)["outcome"]
+    assert "run by hand" in history.output
+    assert (gone.exit_code, of_code.exit_code, read_schedules(system).total) == (0, 0, 0)
+
+
+def test_no_more_than_a_page_of_very_many_is_read(app: App, system: System) -> None:
+    task = app.task(name="t")(lambda: None)
+    for number in range(250):
+        app.schedules.put(f"tenant{number % 2}/s{number:03}", task.s(), every=60 + number)
+    HandBroker(app).round()
+
+    first = read_schedules(system, limit=100)
+    last = read_schedules(system, offset=200, limit=100)
+    of_one = read_schedules(system, prefix="tenant1/", limit=100)
+    rest = read_schedules(system, prefix="tenant1/", after=of_one.after or "", limit=100)
+
+    assert (len(first.schedules), first.left_out, first.total) == (100, 150, 250)
+    assert (len(last.schedules), last.left_out) == (50, 0)
+    assert (len(of_one.schedules), len(rest.schedules), rest.after) == (100, 25, None)
+    assert len({each.name for each in [*of_one.schedules, *rest.schedules]}) == 125

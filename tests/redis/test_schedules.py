@@ -29,12 +29,12 @@ def ticks(ids: list[str]) -> list[int]:
 
 def fall_behind(server: RealServer, app: App, name: str, by_ms: int) -> None:
     """Let the last tick be that long ago, as if nobody had run since then."""
+    field = f"{app.name}/{name}"
     with server.client() as client:
-        text = client.hget("mqw:schedules", app.name).decode()
+        revision, owner, _, rest = client.hget("mqw:schedules", field).split(b" ", 3)
         now_ms = int(time.time() * 1000)
-        since = text.partition('"since_ms": ')[2].partition(",")[0]
-        client.hset("mqw:schedules", app.name, text.replace(f'"since_ms": {since}', '"since_ms": 1'))
-        client.hset("mqw:{default}:ticks", f"{app.name}/{name}", now_ms - now_ms % TICK_MS - by_ms)
+        client.hset("mqw:schedules", field, b" ".join([revision, owner, b"1", rest]))
+        client.hset("mqw:{default}:ticks", field, now_ms - now_ms % TICK_MS - by_ms)
 
 
 def test_a_scheduled_function_is_a_task_and_each_tick_runs_once_whoever_fires(app: App) -> None:
@@ -100,19 +100,19 @@ def test_publishing_replaces_the_set_and_keeps_what_stays_as_it_was(app: App, se
     app.schedule("0 3 * * *", name="goes", timezone="Europe/Berlin")(app.task(name="u")(lambda: None))
     publish_schedules(app)
     with server.client() as client:
-        before = client.hget("mqw:schedules", "shop").decode()
-        client.hset("mqw:schedules", "shop", before.replace('"since_ms": 1', '"since_ms": 9'))
+        revision, owner, since, rest = client.hget("mqw:schedules", "shop/stays").split(b" ", 3)
+        older = b"9" + since[1:]
+        client.hset("mqw:schedules", "shop/stays", b" ".join([revision, owner, older, rest]))
 
-    del app.schedules["goes"]
+    del app.schedules.declared["goes"]
     assert publish_schedules(app) == 1
     with server.client() as client:
-        after = client.hget("mqw:schedules", "shop").decode()
-        assert '"goes"' not in after
-        assert '"since_ms": 9' in after
+        assert client.hkeys("mqw:schedules") == [b"shop/stays"]
+        assert client.hget("mqw:schedules", "shop/stays").split(b" ")[2] == older
 
-        app.schedules.clear()
+        app.schedules.declared.clear()
         assert publish_schedules(app) == 0
-        assert client.hexists("mqw:schedules", "shop") == 0
+        assert client.hlen("mqw:schedules") == 0
 
 
 def test_a_unique_task_is_not_scheduled_beside_itself(app: App, server: RealServer) -> None:
@@ -166,7 +166,7 @@ def test_foreign_bytes_among_the_schedules_harm_nobody(app: App, server: RealSer
     publish_schedules(app)
     fall_behind(server, app, "tick", by_ms=1_000)
     with server.client() as client:
-        client.hset("mqw:schedules", mapping={"a": "{", "b": '{"version": 2}', "c": b"\xff"})
+        client.hset("mqw:schedules", mapping={"a": "{", "b": '1 data 1 x q {"version": 3}', "c": b"\xff"})
 
     HandBroker(app).broker.turn(0)
 

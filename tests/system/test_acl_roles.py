@@ -66,6 +66,9 @@ COMMANDS = (
         "audit",
         "stats",
         "schedule list",
+        "schedule list --prefix shop/",
+        "schedule pause shop/shop.tick",
+        "schedule history shop/shop.tick",
         "workflow list",
         "strike list",
     ),
@@ -116,6 +119,12 @@ def live_through_a_day(producer: App, node_url: str, console_url: str, variables
         wait_until(lambda: running.status() == "running", "it runs", DEADLINE_S)
         assert running.cancel(kill=True, timeout=DEADLINE_S)
         producer.publish("orders.placed", 7)
+        producer.schedules.put("acme/often", double.s(1), every=0.5)
+        wait_until(lambda: producer.schedules.history("acme/often"), "it is fired", DEADLINE_S)
+        assert producer.schedules.pause("acme/often")
+        assert producer.schedules.resume("acme/often")
+        assert producer.schedules.run_now("acme/often").result(timeout=DEADLINE_S) == 2
+        assert producer.schedules.delete("acme/often")
         queue = producer.work_queue("default")
         wait_until(lambda: queue.counts().totals.get("succeeded", 0) >= 28, "ticks", DEADLINE_S)
         node.kill("dispatcher")

@@ -10,9 +10,12 @@ from typing import Any
 import click
 import pytest
 
+from mqworker import App
 from mqworker.cli.main import mqworker
 from mqworker.model.names import ConsumerName
 from mqworker.model.settlement import Bury
+from mqworker.settings import Settings
+from mqworker.tasks.published_tasks import publish_tasks
 from tests.support.command_line import CommandLine
 from tests.support.messages import a_message
 
@@ -35,6 +38,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "rsmq message delete": ("-n", "old", "-i", "<id>"),
     "rsmq message visibility": ("-n", "old", "-i", "<id>", "-t", "5"),
     "pipeline release": ("mail",),
+    "schedule put": ("acme/a", "--task", "shop.t", "--every", "5"),
     "offload sweep": (),
     "functions install": (),
     "functions remove": (),
@@ -42,7 +46,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
 }
 AUDITED_BY_OPERATE = {
     *("bulk", "dead edit", "job rerun", "strike add", "strike remove"),
-    *("schedule pause", "schedule resume", "schedule run-now"),
+    *("schedule pause", "schedule resume", "schedule run-now", "schedule delete", "schedule backfill"),
 }
 """The library writes these down, for the console as well: tests/operate/."""
 WORKING = {
@@ -54,7 +58,16 @@ LOOKING = {
     *("queue list", "queue show", "job list", "job show", "job explain", "dead list", "dead show"),
     *("dead causes", "status", "health", "audit", "completion", "acl", "functions list", "rsmq queue list"),
     *("keys new", "keys list", "limit show"),
-    *("explain", "stats", "strike list", "schedule list", "schedule show", "workflow list", "workflow show"),
+    *(
+        "explain",
+        "stats",
+        "strike list",
+        "schedule list",
+        "schedule show",
+        "schedule history",
+        "workflow list",
+        "workflow show",
+    ),
     *("rsmq queue describe", "pipeline report", "pipeline verify", "pipeline archive", "pipeline compact"),
     *("pipeline convert", "pipeline sql", "pipeline trace"),
 }
@@ -73,6 +86,10 @@ def line(line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     queue.settle(Bury(delivery, "poison"), consumer=ConsumerName("node"))
     queue.enqueue(a_message(id="waits"))
     line.type("rsmq", "queue", "create", "-n", "old")
+    app = App("shop", settings=Settings(redis_url=line.server.url))
+    app.task(name="shop.t")(lambda: None)
+    publish_tasks(app)
+    app.close()
     return line
 
 

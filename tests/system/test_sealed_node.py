@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from mqworker.operate.edit import edit_letter, editable
 from mqworker.operate.system import System
 from mqworker.queues.work.keys import workflow_key
 from mqworker.settings import Settings
-from mqworker.tasks.schedules.published import decode_published
+from mqworker.tasks.schedules.stored import decode_stored
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
@@ -308,18 +309,30 @@ def test_a_forged_event_and_a_forged_schedule_run_nothing(
     attacker.hset("mqw:{topic:orders}:outbox", "evil", b"1 shop/heard\n" + pack({"id": 666}))
     assert reason_of(shop, "evil:shop/heard", "events") == "unverified"
 
-    published = attacker.hget("mqw:schedules", "shop")
-    assert published is not None
-    (spec,) = decode_published(published)
+    ((name, published),) = attacker.hgetall("mqw:schedules").items()
+    spec = decode_stored(name, published)
     body = base64.b64encode(spec.call.message.body)
-    attacker.hset(
-        "mqw:schedules", "shop", published.replace(body, base64.b64encode(encode_call(["evil"], {})))
-    )
+    attacker.hset("mqw:schedules", name, published.replace(body, base64.b64encode(encode_call(["evil"], {}))))
     dead = "mqw:{ticks}:letters"
     wait_until(lambda: attacker.hlen(dead) > 0, "a forged tick is buried", WAIT_S)
-    attacker.hset("mqw:schedules", "shop", published)
+    attacker.hset("mqw:schedules", name, published)
 
     assert not [line for line in ran(node) if "evil" in line or "666" in line]
+
+
+def test_schedules_are_run_now_made_up_for_and_put_as_data(node: RealNode, shop: App) -> None:
+    ticks = shop.schedules
+    ticks.run_now("shop/tick").result(timeout=WAIT_S)
+    end = datetime.now(UTC) - timedelta(minutes=1)
+
+    made_up_for = ticks.backfill("shop/tick", end - timedelta(seconds=3), end).ids
+    for each in made_up_for:
+        shop.job(each, "ticks").result(timeout=WAIT_S)
+    ticks.put("acme/greet", shop.named("greet").s("data"), every=1)
+    wait_until(lambda: "greet data" in ran(node), "data is fired", WAIT_S)
+
+    assert ticks.delete("acme/greet")
+    assert len(made_up_for) == 3
 
 
 def test_forged_progress_is_refused(shop: App, attacker: redis.Redis, tmp_path: Path) -> None:

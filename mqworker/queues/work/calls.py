@@ -358,7 +358,7 @@ class PendingElement:
 
 def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     guard = message.guard
-    mode = (f"s{guard.mode}" if guard.is_tick else guard.mode) if guard else "-"
+    mode = (f"s{guard.tick_until_ms}{guard.mode}" if guard.tick_until_ms else guard.mode) if guard else "-"
     terms = (
         f"{message.priority} {mode} {guard.ttl_ms if guard else 0} {crash_digit(message.max_crashes)}"
         f" {as_argument(message.due)} {as_argument(message.deadline)} {message.limits or ''} {message.task}"

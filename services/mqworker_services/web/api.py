@@ -40,7 +40,7 @@ from mqworker.operate.metrics.system import outage_families, read_metrics
 from mqworker.operate.metrics.text import CONTENT_TYPE, page
 from mqworker.operate.models import read_models
 from mqworker.operate.picture import Picture
-from mqworker.operate.schedules import read_schedule, read_schedules
+from mqworker.operate.schedules import LARGEST_PAGE, read_history, read_schedule, read_schedules
 from mqworker.operate.search import MOST_FOUND, MOST_LOOKED_AT
 from mqworker.operate.status_document import queue_document
 from mqworker.operate.workflows import read_workflow, read_workflows
@@ -157,15 +157,25 @@ class Api:
         count = _number(request, "limit", 200)
         return JSONResponse(audit_document(await asyncio.to_thread(read_audit, self._console.system, count)))
 
-    async def schedules(self, _request: Request) -> Response:
-        """All schedules."""
-        return JSONResponse(schedules_document(await asyncio.to_thread(read_schedules, self._console.system)))
+    async def schedules(self, request: Request) -> Response:
+        """A page of schedules."""
+        asked = request.query_params
+        found = await asyncio.to_thread(
+            read_schedules,
+            self._console.system,
+            prefix=asked.get("prefix", ""),
+            after=asked.get("after", ""),
+            offset=max(0, _number(request, "offset", 0)),
+            limit=min(max(1, _number(request, "limit", LARGEST_PAGE)), LARGEST_PAGE),
+        )
+        return JSONResponse(schedules_document(found))
 
     async def schedule(self, request: Request) -> Response:
         """One schedule."""
         name = request.query_params.get("name", "")
         at_ms, view = await asyncio.to_thread(read_schedule, self._console.system, name)
-        return JSONResponse({"at_ms": at_ms, **schedule_document(view)})
+        firings = await asyncio.to_thread(read_history, self._console.system, view.name)
+        return JSONResponse({"at_ms": at_ms, **schedule_document(view, firings)})
 
     async def workflows(self, _request: Request) -> Response:
         """The newest workflows."""

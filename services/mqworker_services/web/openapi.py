@@ -51,8 +51,16 @@ _READS: dict[str, tuple[str, list[tuple[str, str, bool]]]] = {
     ),
     "/api/v1/dead": ("Dead letters by cause.", [_QUEUE]),
     "/api/v1/audit": ("What was done, the newest first.", [("limit", "How many, up to 1,000.", False)]),
-    "/api/v1/schedules": ("All schedules, the one that fires next first.", []),
-    "/api/v1/schedule": ("One schedule.", [("name", "app/name of the schedule.", True)]),
+    "/api/v1/schedules": (
+        "A page of schedules: the one that fires next first, or by name with a prefix.",
+        [
+            ("prefix", "Only names that begin so, in the order of names.", False),
+            ("after", "With a prefix: go on behind this name.", False),
+            ("offset", "Pass over so many that fire sooner.", False),
+            ("limit", "How many, up to 1,000.", False),
+        ],
+    ),
+    "/api/v1/schedule": ("One schedule and its last firings.", [("name", "app/name of the schedule.", True)]),
     "/api/v1/workflows": ("The newest workflows that are still kept.", []),
     "/api/v1/workflow": ("One workflow with its members.", [("id", "Id of the workflow.", True)]),
     "/api/v1/limits": ("Rate limits and the shares of tenants.", []),

@@ -13,11 +13,13 @@ from mqworker.operate.gateway_figures import gateway_views
 from mqworker.operate.limits import read_limits
 from mqworker.operate.models import read_models
 from mqworker.operate.picture import SystemView
-from mqworker.operate.schedules import read_schedule, read_schedules
+from mqworker.operate.schedules import PAGE, read_history, read_schedule, read_schedules, told_firing
 from mqworker.operate.workflows import read_workflow, read_workflows, workflow_summary
 from mqworker.queues.work.accidents import read_accidents
 from mqworker_services.web.console import Console
 from mqworker_services.web.graph import draw
+
+_LONGEST_NUMBER = 10
 
 
 class SystemPages:
@@ -43,15 +45,25 @@ class SystemPages:
         return [Route(path, page) for path, page in self._pages.items()]
 
     async def schedules(self, request: Request) -> Response:
-        """All schedules."""
-        found = await asyncio.to_thread(read_schedules, self._console.system)
-        return self._console.page(request, "schedules.html", found=found)
+        """A page of schedules: the one that fires next first, or by name where a prefix is asked for."""
+        asked = request.query_params
+        found = await asyncio.to_thread(
+            read_schedules,
+            self._console.system,
+            prefix=asked.get("prefix", ""),
+            after=asked.get("after", ""),
+            offset=_whole(asked.get("offset", "")),
+            limit=PAGE,
+        )
+        return self._console.page(request, "schedules.html", found=found, page=PAGE)
 
     async def schedule(self, request: Request) -> Response:
         """One schedule."""
         name = request.query_params.get("name", "")
         at_ms, view = await asyncio.to_thread(read_schedule, self._console.system, name)
-        return self._console.page(request, "schedule.html", view=view, at_ms=at_ms)
+        firings = await asyncio.to_thread(read_history, self._console.system, view.name)
+        history = [(firing, told_firing(firing)) for firing in firings]
+        return self._console.page(request, "schedule.html", view=view, at_ms=at_ms, history=history)
 
     async def workflows(self, request: Request) -> Response:
         """The newest workflows."""
@@ -94,3 +106,8 @@ class SystemPages:
         if moment.trouble is not None or moment.picture is None:
             raise StoreUnavailable(moment.trouble or "nothing was read yet")
         return moment.picture.view
+
+
+def _whole(text: str) -> int:
+    """What stands in an address was typed by anybody: a number, or the beginning."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -100,12 +99,9 @@ def _plant_schedule(app: App, server: RealServer, name: str) -> None:
     publish_schedules(app)
     with server.client() as client:
         for field, value in client.hgetall(schedules_key("mqw")).items():
-            escaped = json.dumps(name)[1:-1].encode()
-            client.hset(
-                schedules_key("mqw"),
-                field.replace(b"planted", name.encode()),
-                value.replace(b"planted", escaped),
-            )
+            renamed = field.replace(b"planted", name.encode())
+            client.hset(schedules_key("mqw"), renamed, value)
+            client.zadd(f"mqw:{{{schedules_key('mqw')}}}:due", {renamed: 0})
 
 
 def _plant_rest(system: System, dead: MessageId, name: str) -> None:

@@ -138,3 +138,35 @@ def test_workflows_go_on_and_their_results_are_there(app: App, bench: Bench) -> 
     assert (chained.result(), collected.result()) == (8, 8)
     with pytest.raises(TaskFailed, match="ValueError: 1"):
         failed.result()
+
+
+def test_schedules_as_data_tick_by_the_clock_of_the_bench(app: App, bench: Bench) -> None:
+    ran: list[str] = []
+    task = app.task(name="t")(ran.append)
+    app.schedules.put("acme/hourly", task.s("acme"), cron="0 * * * *")
+    app.schedules.put("zoo/hourly", task.s("zoo"), every=3600)
+
+    bench.advance(hours=2)
+    bench.run_all()
+    app.schedules.pause("zoo/hourly")
+    bench.advance(hours=1)
+    app.schedules.delete("acme/hourly")
+    app.schedules.resume("zoo/hourly")
+    app.schedules.run_now("zoo/hourly")
+    bench.advance(hours=1)
+    bench.run_all()
+
+    assert sorted(ran) == ["acme"] * 3 + ["zoo"] * 4
+    assert [each.kind for each in app.schedules.history("zoo/hourly")] == [
+        "fired",
+        "run_now",
+        "fired",
+        "fired",
+    ]
+
+
+def test_a_flood_of_ticks_of_data_is_refused(app: App, bench: Bench) -> None:
+    app.schedules.put("acme/often", app.task(name="t")(lambda: None).s(), every=1)
+
+    with pytest.raises(MqworkerError, match="more than 1,000 ticks"):
+        bench.advance(hours=1)

@@ -8,9 +8,11 @@
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
 --          'priority guard_mode guard_ttl_ms max_crashes due deadline limits task', due '' for now, deadline and limits ''
---          for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
+--          for none; a guard mode after 's<ms>' belongs to the tick of a schedule, with the id 'schedule@tick', and is
+--          stored until that instant only: whoever looked at the schedule longer ago must look again
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
--- Errors   MQW_STALE when the call is late or does not follow the one that it says; MQW_FULL when the queue's length limit would be passed
+-- Errors   MQW_FULL when the queue's length limit would be passed; MQW_STALE when the call is late, does not follow the one that it
+--          says, or holds a tick that comes too long after the look at its schedule
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
 
 -- @include slices
@@ -70,10 +72,11 @@ local function terms_of(text)
   if terms then return terms end
   local priority, mode, ttl_ms, max_crashes, due, deadline, limits, task = string.match(text, TERMS)
   local extras = deadline == '' and (limits == '' and '-' or 'l') or limits == '' and 'd' or 'b'
-  local is_tick = #mode == 2
+  local tick_until = string.match(mode, '^s(%d+)')
+  local is_tick = tick_until ~= nil
   mode = string.sub(mode, -1)
   terms = {
-    mode = mode, is_tick = is_tick, is_guarded = mode ~= '-', ttl_ms = tonumber(ttl_ms),
+    mode = mode, is_tick = is_tick, is_stale = is_tick and now_ms > tonumber(tick_until), is_guarded = mode ~= '-', ttl_ms = tonumber(ttl_ms),
     due = due, has_deadline = deadline ~= '', limits = string.match(limits, '^[^&]*'),
     -- What stands in the record before its id, between id and guard, and before its body.
     header = priority .. mode .. extras .. max_crashes .. '00000000',
@@ -135,7 +138,14 @@ local function newcomers()
   return count
 end
 
-local refusal = refusal_when_full(total) and refusal_when_full(newcomers())
+-- The schedule may have been deleted since, and what this queue noted of it forgotten (tasks/schedules/).
+local function refusal_when_stale()
+  for at = first_message, #ARGV, stride do
+    if terms_of(ARGV[at]).is_stale then return redis.error_reply('MQW_STALE the schedule was looked at too long ago') end
+  end
+end
+
+local refusal = refusal_when_stale() or refusal_when_full(total) and refusal_when_full(newcomers())
 if refusal then
   -- A batch of an outbox keeps its number until it is stored: whoever sends it again means the same.
   if not follows then remember_reply(lane, number, as_refused(refusal)) end

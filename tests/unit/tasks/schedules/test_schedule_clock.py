@@ -9,11 +9,11 @@ from mqworker.model.call_template import CallTemplate
 from mqworker.model.names import QueueName
 from mqworker.model.schedule import CatchUp, Every
 from mqworker.model.settlement import Ack
-from mqworker.queues.work.keys import schedules_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.store import Store
+from mqworker.tasks.schedules.calls import ScheduleCalls
 from mqworker.tasks.schedules.firing import ScheduleFiring
-from mqworker.tasks.schedules.published import ScheduleSpec, encode_published
+from mqworker.tasks.schedules.stored import DATA, ScheduleSpec
 from mqworker.testing.memory_connection import MemoryConnection
 from tests.support.messages import a_message
 from tests.unit.queues.work.test_permits import HOUR_MS, SteppedClock
@@ -34,8 +34,8 @@ class Site:
             ScheduleFiring(store, "mqw", lambda _: self.queue, get_logger(), self.monotonic) for _ in range(2)
         ]
         call = CallTemplate(QueueName("q"), a_message(b""))
-        spec = ScheduleSpec("app/tick", Every(TICK_MS), catch_up, 0, call, since_ms=self.clock.at_ms)
-        store.connection.execute([("HSET", schedules_key("mqw"), "app", encode_published([spec]))], None)
+        spec = ScheduleSpec("app/tick", Every(TICK_MS), catch_up, 0, call)
+        store.run(ScheduleCalls("mqw").store(DATA, [spec]))
 
     def pass_time(self, ms: int) -> list[int]:
         """Which ticks run meanwhile."""
