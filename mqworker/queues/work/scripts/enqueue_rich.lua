@@ -7,8 +7,8 @@
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
---          'priority guard_mode guard_ttl_ms max_crashes due deadline limits task', due '' for now, deadline and limits ''
---          for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
+--          'priority guard_mode guard_ttl_ms max_crashes due deadline limits batch_key task', due '' for now, deadline,
+--          limits and batch key '' for none; a guard mode after an 's' belongs to the tick of a schedule, with the id 'schedule@tick'
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
 -- Errors   MQW_FULL when the queue's length limit would be passed
 -- Atomic because: a batch is visible whole or not at all, and its event with it.
@@ -60,13 +60,14 @@ local function note_tick(id)
 end
 
 -- Terms are read once, however many messages have them.
-local TERMS = '^' .. string.rep('([^ ]*) ', 7) .. '([^ ]*)$'
+local TERMS = '^' .. string.rep('([^ ]*) ', 8) .. '([^ ]*)$'
 local terms_by_text = {}
 local function terms_of(text)
   local terms = terms_by_text[text]
   if terms then return terms end
-  local priority, mode, ttl_ms, max_crashes, due, deadline, limits, task = string.match(text, TERMS)
+  local priority, mode, ttl_ms, max_crashes, due, deadline, limits, batch_key, task = string.match(text, TERMS)
   local extras = deadline == '' and (limits == '' and '-' or 'l') or limits == '' and 'd' or 'b'
+  if batch_key ~= '' then extras = extras == '-' and 'k' or string.upper(extras) end
   local is_tick = #mode == 2
   mode = string.sub(mode, -1)
   terms = {
@@ -76,7 +77,8 @@ local function terms_of(text)
     header = priority .. mode .. extras .. max_crashes .. '00000000',
     task = ' ' .. task .. ' ',
     rest = (mode == '-' and '' or ' ')
-      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (limits == '' and '' or limits .. ' '),
+      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (limits == '' and '' or limits .. ' ')
+      .. (batch_key == '' and '' or batch_key .. ' '),
   }
   terms_by_text[text] = terms
   return terms
