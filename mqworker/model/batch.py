@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 from mqworker.errors import InvalidArgument
@@ -58,6 +58,33 @@ class BatchTerms(NamedTuple):
     size: int
     wait_ms: int
     is_keyed: bool
+
+
+@dataclass(slots=True)
+class QueueBatches:
+    """Which tasks take batches, as a queue sees it, and how many messages it wants for those of its own."""
+
+    by_task: Mapping[bytes, BatchTerms] = field(default_factory=dict)
+    """Of all queues: a call may go through another one than its task says."""
+    own: Sequence[BatchTerms] = ()
+    are_all: bool = False
+    """Whether all of its own tasks take batches."""
+    room: int = 0
+
+    def learn(self, own_tasks: Sequence[bytes], by_task: Mapping[bytes, BatchTerms]) -> None:
+        """What the application says."""
+        self.by_task = by_task
+        self.own = [by_task[task] for task in own_tasks if task in by_task]
+        self.are_all = len(self.own) == len(own_tasks)
+
+    def capacity(self, workers: int, most_keyed: int) -> int:
+        """How many so many workers could run at once; with keys more, for the batches of all fill up."""
+        most = max((terms.size for terms in self.own), default=0) * workers
+        return max(most, most_keyed) if workers and any(terms.is_keyed for terms in self.own) else most
+
+    def wanted(self, room: int) -> int:
+        """How many to claim where others of its tasks would have so much room."""
+        return self.room if self.are_all else max(room, self.room)
 
 
 class RowArguments(dict[str, Any]):
