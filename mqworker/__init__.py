@@ -3,7 +3,6 @@
 # As type checkers know it: importing `typing` takes as long as half of `mqworker health`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mqworker.errors import BatchFailed
     from mqworker.model.batch import Batch
     from mqworker.model.breaker import Breaker
     from mqworker.model.fair import Fair
@@ -36,7 +35,7 @@ __version__ = "0.1.0"
 # Imported when asked for: `mqworker --version` and `status` must not wait for redis and msgpack.
 # fmt: off
 _NAMES_BY_MODULE = {
-    "mqworker.errors": "BatchFailed", "mqworker.model.batch": "Batch",
+    "mqworker.model.batch": "Batch",
     "mqworker.tasks.batch_context": "BatchContext", "mqworker.tasks.batch_task": "AsyncBatchTask BatchTask",
     "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
     "mqworker.model.keyring": "EncryptionKey Keyring SigningKey",
@@ -55,7 +54,7 @@ _NAMES_BY_MODULE = {
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [
-    "S3", "App", "AsyncBatchTask", "AsyncTask", "Batch", "BatchContext", "BatchFailed", "BatchTask",
+    "S3", "App", "AsyncBatchTask", "AsyncTask", "Batch", "BatchContext", "BatchTask",
     "Breaker", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq", "Job", "JobStatus", "Keyring",
     "MaxRunning", "MemberFailure", "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret", "SigningKey", "State",
     "Task", "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed", "await_all", "chain",

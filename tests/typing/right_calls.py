@@ -9,7 +9,6 @@ from mqworker import (
     AsyncTask,
     Batch,
     BatchContext,
-    BatchFailed,
     Context,
     Depends,
     Fair,
@@ -26,6 +25,7 @@ from mqworker import (
     group,
     task,
 )
+from mqworker.errors import BatchFailed
 
 app = App("shop")
 

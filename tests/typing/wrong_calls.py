@@ -3,7 +3,8 @@
 
 from collections.abc import Iterator
 
-from mqworker import App, Batch, BatchFailed, Context, Depends, OutgoingCall, Rate, Retry
+from mqworker import App, Batch, Context, Depends, OutgoingCall, Rate, Retry
+from mqworker.errors import BatchFailed
 
 app = App("shop")
 
