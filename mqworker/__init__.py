@@ -3,6 +3,7 @@
 # As type checkers know it: importing `typing` takes as long as half of `mqworker health`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mqworker.model.batch import Batch
     from mqworker.model.breaker import Breaker
     from mqworker.model.fair import Fair
     from mqworker.model.keyring import EncryptionKey, Keyring, SigningKey
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from mqworker.model.unique import Unique
     from mqworker.queues.catalogue import CeleryQueue, Gq, Rsmq
     from mqworker.tasks.app import App
+    from mqworker.tasks.batch_context import BatchContext
+    from mqworker.tasks.batch_task import AsyncBatchTask, BatchTask
     from mqworker.tasks.context import Context, State, current_context
     from mqworker.tasks.default_app import default_app, task
     from mqworker.tasks.hooks import OutgoingCall
@@ -33,6 +36,8 @@ __version__ = "0.1.0"
 # Imported when asked for: `mqworker --version` and `status` must not wait for redis and msgpack.
 # fmt: off
 _NAMES_BY_MODULE = {
+    "mqworker.model.batch": "Batch",
+    "mqworker.tasks.batch_context": "BatchContext", "mqworker.tasks.batch_task": "AsyncBatchTask BatchTask",
     "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
     "mqworker.model.keyring": "EncryptionKey Keyring SigningKey",
     "mqworker.model.retry_policy": "Retry", "mqworker.model.running": "MaxRunning",
@@ -52,11 +57,12 @@ _NAMES_BY_MODULE = {
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [
-    "S3", "App", "AsyncTask", "Breaker", "CeleryQueue", "Context", "Depends", "EncryptionKey", "Fair",
-    "Files", "Gq", "GraphStep", "Job", "JobStatus", "Keyring", "MaxRunning", "MemberFailure",
-    "OutgoingCall", "Rate", "Retry", "Rsmq", "Secret", "SigningKey", "State", "StepGraph", "Task",
-    "Unique", "WorkflowJob", "WorkflowMember", "aas_completed", "as_completed", "await_all", "chain",
-    "chord", "current_context", "default_app", "graph", "group", "task", "wait_all",
+    "S3", "App", "AsyncBatchTask", "AsyncTask", "Batch", "BatchContext", "BatchTask", "Breaker",
+    "CeleryQueue", "Context", "Depends", "EncryptionKey", "Fair", "Files", "Gq", "GraphStep", "Job",
+    "JobStatus", "Keyring", "MaxRunning", "MemberFailure", "OutgoingCall", "Rate", "Retry", "Rsmq",
+    "Secret", "SigningKey", "State", "StepGraph", "Task", "Unique", "WorkflowJob", "WorkflowMember",
+    "aas_completed", "as_completed", "await_all", "chain", "chord", "current_context", "default_app",
+    "graph", "group", "task", "wait_all",
 ]
 # fmt: on
 

@@ -5,7 +5,10 @@ what is accepted; facts a program may want stand in attributes. Each class has a
 changes: commands print it, and `mqworker explain CODE` and a page tell more (`cli/errors.md`).
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Mapping, Sequence
 
 
 class MqworkerError(Exception):
@@ -155,6 +158,34 @@ class RateLimited(MqworkerError):
         super().__init__(text or f"to be tried again after {retry_after:g} s")
         self.retry_after = retry_after
         self.key = key
+
+
+class BatchFailed(MqworkerError):
+    """Raise it in a task that takes batches, when some of its rows failed: only these are tried again.
+
+    `errors` says which rows failed, by their places in the list from 0, and of what: each as if a call of its
+    own had raised that. All others succeed, with the value of their place in `results`, or with None.
+    """
+
+    def __init__(self, errors: Mapping[int, Exception], results: Sequence[object] | None = None) -> None:
+        given: object = errors
+        entries: Mapping[object, object] = given if isinstance(given, Mapping) else {}
+        if not entries:
+            raise InvalidArgument(
+                f"errors is {errors!r:.100}; accepted is a dict of row to exception, with one row at least"
+            )
+        for row, error in entries.items():
+            if isinstance(row, bool) or not isinstance(row, int) or row < 0:
+                raise InvalidArgument(
+                    f"errors has the row {row!r:.100}; accepted are places in the list, from 0"
+                )
+            if not isinstance(error, Exception):
+                raise InvalidArgument(f"the error of row {row} is {error!r:.100}; accepted are exceptions")
+        super().__init__(
+            f"{len(errors):,} rows failed, the first of them with {next(iter(errors.values()))!r:.200}"
+        )
+        self.errors = dict(errors)
+        self.results = results
 
 
 class ResultTimeout(MqworkerError, TimeoutError):

@@ -99,13 +99,15 @@ class WorkerExited:
 class WorkerReady:
     """worker → dispatcher: the app is imported; these are its tasks and how much it runs at once."""
 
-    tasks: dict[str, dict[str, Any]]  # name -> queue, async, once, limited, retries, max_losses, version
+    tasks: dict[str, dict[str, Any]]
+    """By name: queue, async, once, limited, retries, max_losses, version; batch where it takes some."""
     queues: dict[str, dict[str, Any]]  # name -> {"weight": int}
     threads: int
     concurrency: int
     held: list[list[Any]] = field(default_factory=list)
-    """What it has from a dispatcher before this one and nobody has accepted: each queue, fence, task, record.
-    The record is empty where the server keeps it, which is in work queues."""
+    """What it has from a dispatcher before this one and nobody has accepted: each queue, fence, task, record,
+    and the first fence of its batch (0: it runs by itself). The record is empty where the server keeps it,
+    which is in work queues."""
     pid: int = 0
 
 
@@ -131,6 +133,8 @@ class RunDeliveries:
     """As in `ReportsAccepted`, which is saved this way while there is work."""
     stint_ms: int = 10
     """After so long the worker reports, and a single task that takes longer is slow."""
+    are_together: bool = False
+    """Whether they run in one call, of a task that takes batches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ _RUNNING = struct.Struct("<qqIB")
 _STATE_AT = 20
 _BESIDE = struct.Struct("<qIB3x")
 _BESIDE_STATE_AT = 12
-_IS_RUNNING, _HAS_ENDED = 1, 2
+_IS_RUNNING, _HAS_ENDED, _RUN_TOGETHER = 1, 2, 3
+_BEGUN = (_IS_RUNNING, _RUN_TOGETHER)
 MOST_WORKERS = 1_024  # as the setting `workers` allows; an unused slot takes no memory
 SLOT_BYTES = 64
 """A cache line each: workers on different cores do not disturb one another. Its second half holds tickets."""
@@ -70,12 +71,15 @@ class Begun:
     """The last one that the main thread began, still running or not; it runs them in order of arrival."""
     log: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Where runs are traced: the newest of them, in whichever thread, and when each began (ms since 1970)."""
+    together: frozenset[tuple[int, int]] = frozenset()
+    """Of those that run, the first ones of batches of several."""
 
     def later(self, other: Begun) -> Begun:
         """The same worker, looked at once more."""
         ended = self.ended | other.ended
         log = {**self.log, **other.log}
-        return Begun((self.running | other.running) - ended, ended, other.last_in_order, log)
+        together = self.together | other.together
+        return Begun((self.running | other.running) - ended, ended, other.last_in_order, log, together)
 
     def of(self, flights: Iterable[tuple[Key, bool]]) -> tuple[set[Key], set[Key]]:
         """Of deliveries in the order in which the worker got them: those that run, those that have ended.
@@ -111,6 +115,12 @@ class RunSlots:
             self._memory, worker * SLOT_BYTES, fence, hard_deadline_ms, mark_of(queue), _IS_RUNNING
         )
 
+    def begin_together(self, worker: int, queue: str, fence: int, hard_deadline_ms: int) -> None:
+        """The same for a batch of several, by its first one; the dispatcher knows the others."""
+        _RUNNING.pack_into(
+            self._memory, worker * SLOT_BYTES, fence, hard_deadline_ms, mark_of(queue), _RUN_TOGETHER
+        )
+
     def end(self, worker: int) -> None:
         """Written by the worker, after the task: what it was stays, until the report was accepted."""
         self._memory[worker * SLOT_BYTES + _STATE_AT] = _HAS_ENDED
@@ -123,7 +133,7 @@ class RunSlots:
     def running(self, worker: int) -> Running | None:
         """Read by the dispatcher; None when the worker's main thread runs nothing."""
         fence, deadline_ms, mark, state = _RUNNING.unpack_from(self._memory, worker * SLOT_BYTES)
-        return Running(fence, deadline_ms, mark) if fence and state == _IS_RUNNING else None
+        return Running(fence, deadline_ms, mark) if fence and state in _BEGUN else None
 
     def beside(self, worker: int, most: int) -> Beside:
         """For the worker: where it notes what runs beside its main thread, so many at the most."""
@@ -135,20 +145,25 @@ class RunSlots:
 
     def begun(self, worker: int) -> Begun:
         """Read by the dispatcher when a worker is lost: everything of which there is a trace."""
-        running, ended = set[tuple[int, int]](), set[tuple[int, int]]()
+        by_state: dict[int, set[tuple[int, int]]] = {
+            _IS_RUNNING: set(),
+            _HAS_ENDED: set(),
+            _RUN_TOGETHER: set(),
+        }
         fence, _, mark, state = _RUNNING.unpack_from(self._memory, worker * SLOT_BYTES)
         last_in_order = (mark, fence) if fence else None
         if last_in_order is not None:
-            (running if state == _IS_RUNNING else ended).add(last_in_order)
-        table = os.pread(self._descriptor, _TABLE_BYTES, _table_at(worker))
-        if len(table) < _TABLE_BYTES:
-            return Begun(frozenset(running), frozenset(ended), last_in_order)
-        for fence, mark, state in _BESIDE.iter_unpack(table[:_LOG_AT]):
-            if fence:
-                (running if state == _IS_RUNNING else ended).add((mark, fence))
-        logged = _LOGGED.iter_unpack(table[_LOG_AT:])
-        log = {(mark, fence): at_ms for fence, at_ms, mark in logged if fence}
-        return Begun(frozenset(running), frozenset(ended), last_in_order, log)
+            by_state.get(state, by_state[_HAS_ENDED]).add(last_in_order)
+        table, log = os.pread(self._descriptor, _TABLE_BYTES, _table_at(worker)), {}
+        if len(table) == _TABLE_BYTES:
+            for fence, mark, state in _BESIDE.iter_unpack(table[:_LOG_AT]):
+                if fence:
+                    by_state.get(state, by_state[_HAS_ENDED]).add((mark, fence))
+            logged = _LOGGED.iter_unpack(table[_LOG_AT:])
+            log = {(mark, fence): at_ms for fence, at_ms, mark in logged if fence}
+        together = frozenset(by_state[_RUN_TOGETHER])
+        running, ended = together | by_state[_IS_RUNNING], frozenset(by_state[_HAS_ENDED])
+        return Begun(running, ended, last_in_order, log, together)
 
 
 class Beside:
@@ -164,6 +179,12 @@ class Beside:
         """Note that a delivery begins: its place in the table."""
         place = self._free.popleft()
         _BESIDE.pack_into(self._memory, place * _BESIDE.size, fence, mark_of(queue), _IS_RUNNING)
+        return place
+
+    def begin_together(self, queue: str, fence: int) -> int:
+        """The same for a batch of several, by its first one."""
+        place = self._free.popleft()
+        _BESIDE.pack_into(self._memory, place * _BESIDE.size, fence, mark_of(queue), _RUN_TOGETHER)
         return place
 
     def end(self, place: int) -> None:

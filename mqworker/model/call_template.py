@@ -43,7 +43,16 @@ class CallTemplate:
             body = with_arguments(body, places, first_argument)
         it = self.message
         return Message(
-            message, body, it.task, it.priority, it.due, it.deadline, guard, it.max_crashes, it.limits
+            message,
+            body,
+            it.task,
+            it.priority,
+            it.due,
+            it.deadline,
+            guard,
+            it.max_crashes,
+            it.limits,
+            it.batch_key,
         )
 
     def as_fields(self) -> dict[str, Any]:
@@ -59,6 +68,7 @@ class CallTemplate:
             "deadline": as_argument(it.deadline) or None,
             "max_crashes": it.max_crashes,
             "limits": it.limits,
+            "batch_key": it.batch_key,
             "guard": guard,
         }
         return {name: value for name, value in fields.items() if value is not None}
@@ -78,6 +88,7 @@ def template_of(fields: Mapping[str, Any]) -> CallTemplate:
             None if guard is None else Guard(GuardMode(guard[0]), guard[1], guard[2]),
             fields.get("max_crashes"),
             fields.get("limits"),
+            fields.get("batch_key"),
         )
         return CallTemplate(queue_name(fields["queue"]), message)
     except (InvalidArgument, LookupError, TypeError, ValueError, AttributeError) as error:

@@ -38,14 +38,14 @@ def limits_of(
     """The limits of a call: those of its task, each with the value of its key; its tenant; what it costs."""
     parts = [f"{running_name(task, each, arguments, running)}<={each.count}" for each in running]
     if breaker is not None:
-        name = task if breaker.key is None else f"{task}:{_stored(breaker.key.format_map(arguments))}"
+        name = task if breaker.key is None else f"{task}:{storable(breaker.key.format_map(arguments))}"
         parts.append(f"{name}!{breaker.failures}/{breaker.within_ms}/{breaker.closed_for_ms}")
     rated = rate_limits(task, [(rate, rate.key and rate.key.format_map(arguments)) for rate in rates])
     if rated:
         parts.append(rated)
     if fair is not None:
         tenant, weight = fair.tenant(arguments)
-        parts.insert(0, f"fair={weight}~{_stored(tenant)}")
+        parts.insert(0, f"fair={weight}~{storable(tenant)}")
     costs = [str(cost_of(rate, arguments)) for rate in rates if rate.cost is not None]
     return "|".join(parts) + (f"&{','.join(costs)}" if costs else "")
 
@@ -60,7 +60,7 @@ def names_of_key(
     breaker: Breaker | None,
 ) -> list[str]:
     """Under which names the limits with this key count for a call; None is the limits without one."""
-    own = [task if key is None else f"{task}:{_stored(key.format_map(arguments))}"]
+    own = [task if key is None else f"{task}:{storable(key.format_map(arguments))}"]
     has_own = any(rate.key == key for rate in rates) or (breaker is not None and breaker.key == key)
     return [
         *dict.fromkeys(
@@ -86,10 +86,10 @@ def running_name(
     home = task if limit.name is None else f"{SHARED}{limit.name}"
     if limit.key is None:
         return home
-    value = _stored(limit.key.format_map(arguments))
+    value = storable(limit.key.format_map(arguments))
     keys = [each.key for each in others if each.key is not None and each.name == limit.name]
     if keys and keys[0] != limit.key:  # equal values of different keys are not the same; '#' stands in none
-        return f"{home}:{_stored(limit.key)}#{value}"
+        return f"{home}:{storable(limit.key)}#{value}"
     return f"{home}:{value}"
 
 
@@ -99,11 +99,12 @@ def rate_limits(task: TaskName, limits: Sequence[tuple[Rate, str | None]]) -> st
 
 
 def _bucket(task: TaskName, rate: Rate, key: str | None) -> str:
-    name = task if key is None else f"{task}:{_stored(key)}"
+    name = task if key is None else f"{task}:{storable(key)}"
     return f"{name}={rate.count}/{rate.period_ms}/{rate.burst}{'' if rate.cost is None else '*'}"
 
 
-def _stored(key: str) -> str:
+def storable(key: str) -> str:
+    """The value of a key as it can stand in a record: itself, or a digest where it is long or strange."""
     return key if _STORABLE.fullmatch(key) else "~" + hashlib.sha256(key.encode()).hexdigest()[:40]
 
 

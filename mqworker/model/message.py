@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mqworker.errors import InvalidArgument
 from mqworker.model.guard import Guard
 from mqworker.model.instant import Instant
+from mqworker.model.limits import storable
 from mqworker.model.names import (
     HIGHEST_PRIORITY,
     MOST_CRASHES,
@@ -40,6 +41,8 @@ class Message:
     max_crashes: int | None = USUAL_MAX_CRASHES
     limits: str | None = None
     """The limits it waits for, as admit.lua reads them; see model/limits.py."""
+    batch_key: str | None = None
+    """With whose calls it runs together, of a task that takes batches by a key."""
 
     def __post_init__(self) -> None:
         # Ids that we made are letters and digits: seen without the pattern of the full rule.
@@ -57,6 +60,10 @@ class Message:
             )
         if type(self.priority) is not int or self.priority != 0:  # 0.0 and False equal it too
             whole_number("priority", self.priority, least=0, most=HIGHEST_PRIORITY)
+        if self.batch_key is not None and storable(self.batch_key) != self.batch_key:
+            raise InvalidArgument(
+                f"batch_key is {self.batch_key!r}; accepted are 1 to 100 letters, digits and _.:@/+~-"
+            )
         limit = self.max_crashes
         if limit is not None and (type(limit) is not int or limit != USUAL_MAX_CRASHES):
             whole_number("max_crashes", limit, least=1, most=MOST_CRASHES)

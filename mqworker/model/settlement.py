@@ -80,6 +80,8 @@ class Suspect:
 
     delivery: Delivery
     cause: str = ""
+    most: int = 1
+    """With so many of its batch at the most, itself included, and with nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage
 from mqworker.tasks.context import Context
-from mqworker.tasks.injection import Dependency, Wanted
+from mqworker.tasks.injection import Dependency, Wanted, wants_batch
+from mqworker.tasks.rows import row_parameter
 from mqworker.tasks.secret import SecretArguments, is_secret
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -22,7 +23,8 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 class Binding:
     """The signature of one task, prepared for quick checks."""
 
-    def __init__(self, task: str, function: Callable[..., object]) -> None:
+    def __init__(self, task: str, function: Callable[..., object], *, takes_rows: bool = False) -> None:
+        """With `takes_rows`, callers give one item of the list that the function takes."""
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
         self._task = task
@@ -36,6 +38,8 @@ class Binding:
         )
         self._places = {each.name: at for at, each in enumerate(parameters) if each.kind in _POSITIONAL}
         own = [each for each in parameters if each is not self._context and each not in self.injected]
+        if takes_rows:
+            own = [row_parameter(each) for each in own]
         self._signature = signature.replace(parameters=own)
         self.own = tuple(own)
         self.parameters = tuple(each.name for each in own)
@@ -46,6 +50,11 @@ class Binding:
         least = sum(each.default is inspect.Parameter.empty for each in own)
         self.positional_counts = range(least, len(own) + 1) if is_simple else range(0)
         """How many arguments fit when none has a keyword; empty where a count does not decide."""
+
+    @property
+    def takes_batch_context(self) -> bool:
+        """Whether that parameter is the context of a batch."""
+        return self._context is not None and wants_batch(self._context.annotation)
 
     @property
     def takes_context(self) -> bool:

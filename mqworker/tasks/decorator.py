@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from mqworker.errors import ConfigurationError, InvalidArgument
+from mqworker.model.batch import Batch
 from mqworker.model.breaker import Breaker
 from mqworker.model.fair import Fair
-from mqworker.model.rate import Rate, argument_names
+from mqworker.model.rate import Rate
 from mqworker.model.retry_policy import Retry
 from mqworker.model.running import MaxRunningOption
 from mqworker.model.unique import Unique
+from mqworker.tasks.batch_context import BatchContext
+from mqworker.tasks.batch_task import AsyncBatchTask, BatchTask
 from mqworker.tasks.celery_names import refuse_options
 from mqworker.tasks.connections import Connections
 from mqworker.tasks.context import Context
@@ -28,10 +31,12 @@ from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.injection import Injection
 from mqworker.tasks.options import DeliveryGuarantee, Seconds, TaskOptions, task_options
 from mqworker.tasks.registry import Registry, TaskDefinition
+from mqworker.tasks.rows import check_rows, names_for_keys, unknown_names
 from mqworker.tasks.task import AsyncTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 class TaskHome(Protocol):
@@ -75,15 +80,62 @@ class Registration:
     # Any: the overloads say what comes out.
     def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
         """Register the function."""
+        home, definition = self._define(function)
+        kind = AsyncTask if definition.is_async else Task
+        return kind(definition, home.connections, home.hooks)
+
+    # Any: as above.
+    def _define(self, function: Callable[..., Any]) -> tuple[TaskHome, TaskDefinition]:
         home = self._home()
         definition = TaskDefinition(self._name or name_of(function), function, self._options, home.injection)
+        if self._options.batch is not None:
+            check_rows(definition.name, function, definition.binding.own)
+        elif definition.binding.takes_batch_context:
+            raise ConfigurationError(
+                f"{definition.name} takes a BatchContext and no batches; accepted is Context, or "
+                "batch=Batch(...)"
+            )
         _check_templates(definition)
         model = home.connections.models.get(definition.options.queue)
         if model is not None:
             check_task(definition.name, definition.options, model)
         _check_shared(definition, home.registry)
         home.registry.add(definition)
-        kind = AsyncTask if definition.is_async else Task
+        return home, definition
+
+
+class BatchRegistration(Registration):
+    """The same for functions that take batches: a list in, a list or nothing out."""
+
+    @overload  # type: ignore[override]
+    def __call__(
+        self, function: Callable[[BatchContext, list[A]], Coroutine[Any, Any, list[R]]]
+    ) -> AsyncBatchTask[A, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[BatchContext, list[A]], Coroutine[Any, Any, None]]
+    ) -> AsyncBatchTask[A, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[A]], Coroutine[Any, Any, list[R]]]
+    ) -> AsyncBatchTask[A, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[A]], Coroutine[Any, Any, None]]
+    ) -> AsyncBatchTask[A, None]: ...
+    @overload
+    def __call__(self, function: Callable[[BatchContext, list[A]], list[R]]) -> BatchTask[A, R]: ...
+    @overload
+    def __call__(self, function: Callable[[BatchContext, list[A]], None]) -> BatchTask[A, None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[A]], list[R]]) -> BatchTask[A, R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[A]], None]) -> BatchTask[A, None]: ...
+    # Any: the overloads say what comes out.
+    def __call__(self, function: Callable[..., Any]) -> Task[..., Any]:
+        """Register the function."""
+        home, definition = self._define(function)
+        kind: type[Task[..., Any]] = AsyncBatchTask if definition.is_async else BatchTask
         return kind(definition, home.connections, home.hooks)
 
 
@@ -103,6 +155,29 @@ class TaskDecorator:
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        batch: Batch,
+        name: str | None = None,
+        queue: str = ...,
+        retry: Retry | int | None = None,
+        timeout: Seconds | None = None,
+        hard_timeout: Seconds | None = None,
+        rate: Rate | str | Iterable[Rate] = ...,
+        deadline: Seconds | None = None,
+        delivery: DeliveryGuarantee = ...,
+        unique: Unique | str | bool | None = None,
+        priority: int = 0,
+        result_ttl: Seconds | None = None,
+        max_crashes: int | None = ...,
+        max_losses: int | None = ...,
+        fair_by: Fair | str | None = None,
+        tags: Iterable[str] = (),
+        max_running: MaxRunningOption | None = None,
+        breaker: Breaker | None = None,
+    ) -> BatchRegistration: ...
     @overload
     def __call__(
         self,
@@ -134,7 +209,8 @@ class TaskDecorator:
         """Register a function as a task; `task_options` explains the options."""
         name = options.pop("name", None)
         refuse_options(options, name)
-        registration = Registration(self._home, name, task_options(**options))
+        kind = Registration if options.get("batch") is None else BatchRegistration
+        registration = kind(self._home, name, task_options(**options))
         return registration if function is None else registration(function)
 
 
@@ -172,12 +248,17 @@ def _check_templates(definition: TaskDefinition) -> None:
     unique = definition.options.unique
     if unique is not None and unique.key is not None:
         templates.append(unique.key)
+    known: frozenset[str] | None = frozenset(definition.binding.parameters)
+    told = f"its parameters {', '.join(definition.binding.parameters) or '(none)'}"
+    if definition.options.batch is not None:
+        known = names_for_keys(definition.function, definition.binding.own)
+        told = f"its parameter and the fields of a row, {', '.join(sorted(known or ()))}"
     for template in templates:
-        unknown = set(argument_names(template)) - set(definition.binding.parameters)
+        unknown = unknown_names(template, known)
         if unknown:
             raise ConfigurationError(
                 f"{definition.name}: the key {template!r} names {', '.join(sorted(unknown))}; "
-                f"accepted are its parameters {', '.join(definition.binding.parameters) or '(none)'}"
+                f"accepted are {told}"
             )
 
 

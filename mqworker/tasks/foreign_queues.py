@@ -190,6 +190,7 @@ def check_task(task: TaskName, options: TaskOptions, model: Model) -> None:
     """Refuse a task whose own options its queue cannot honour."""
     check_call(task, plan_of(options), options, model)
     for wish, is_wanted in (
+        ("batch", options.batch is not None),
         ("result_ttl", bool(options.result_ttl_ms)),
         ("max_crashes", options.max_crashes != AS_SET),
         ("max_losses", options.max_losses != AS_SET),
@@ -209,6 +210,7 @@ def check_call(task: TaskName, plan: CallPlan, options: TaskOptions, model: Mode
         ("rate", bool(options.rates)),
         ("max_running", bool(options.running)),
         ("breaker", options.breaker is not None),
+        ("batch", options.batch is not None),
         ("fair_by", options.fair is not None),
         ("delivery", options.delivery == "at_most_once"),
         ("connection", plan.connection is not None),

@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from mqworker.errors import ConfigurationError, InvalidArgument
 from mqworker.model.names import shown
+from mqworker.tasks.batch_context import BatchContext
 from mqworker.tasks.context import Context, State
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ Scope = Literal["run", "worker"]
 # Any: whatever the application provides; its own annotations say what.
 Provider = Callable[..., Any]
 
-_CONTEXT_TEXT = re.compile(r"([A-Za-z_][\w.]*\.)?Context(\s*\|\s*None)?", re.ASCII)
+_CONTEXT_TEXT = re.compile(r"([A-Za-z_][\w.]*\.)?(Batch)?Context(\s*\|\s*None)?", re.ASCII)
 _DEPENDS_TEXT = re.compile(r"(?:\A|[^\w])Depends\s*\(", re.ASCII)
 _SCOPES = ("run", "worker")
 
@@ -277,4 +278,12 @@ def _dependency_in(hint: object) -> Dependency | None:
 def _wants_context(hint: object) -> bool:
     if isinstance(hint, str):  # written under `from __future__ import annotations`
         return _CONTEXT_TEXT.fullmatch(hint.strip("'\" ")) is not None
-    return hint is Context or Context in typing.get_args(hint)
+    kinds = (hint, *typing.get_args(hint))
+    return Context in kinds or BatchContext in kinds
+
+
+def wants_batch(hint: object) -> bool:
+    """Whether a parameter asks for the context of a batch."""
+    if isinstance(hint, str):
+        return _wants_context(hint) and "BatchContext" in hint
+    return BatchContext in (hint, *typing.get_args(hint))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from mqworker.errors import InvalidArgument
+from mqworker.model.batch import Batch
 from mqworker.model.breaker import Breaker
 from mqworker.model.envelope import CallOptions
 from mqworker.model.fair import Fair
@@ -60,6 +61,7 @@ class TaskOptions:
     tags: tuple[str, ...] = ()
     running: tuple[MaxRunning, ...] = ()
     breaker: Breaker | None = None
+    batch: Batch | None = None
 
     @property
     def is_limited(self) -> bool:
@@ -68,10 +70,11 @@ class TaskOptions:
 
     @property
     def limited_keys(self) -> list[str]:
-        """Templates of arguments on which it depends for which limits a message waits."""
+        """Templates of arguments on which it depends for what a message waits, and with whom it runs."""
         keyed: list[Rate | MaxRunning | Breaker] = [*self.rates, *self.running]
         keyed += [] if self.breaker is None else [self.breaker]
         keys = [each.key for each in keyed if each.key is not None]
+        keys += [self.batch.by] if self.batch is not None and self.batch.by is not None else []
         return keys if self.fair is None else [*keys, self.fair.key]
 
 
@@ -93,6 +96,7 @@ def task_options(
     tags: Iterable[str] = (),
     max_running: MaxRunningOption | None = None,
     breaker: Breaker | None = None,
+    batch: Batch | None = None,
 ) -> TaskOptions:
     """Options as users write them, in seconds, as a checked value.
 
@@ -104,7 +108,8 @@ def task_options(
     however many calls one of them has waiting; such tasks have a queue of their own, without others in it.
     `max_running=4` lets so many calls run at once, over all nodes; `max_running={"{tenant}": 2}` so many of
     each tenant; `max_running=[4, {"{tenant}": 2}]` both. `breaker=Breaker("{tenant}")` closes a tenant whose
-    calls fail, for a while.
+    calls fail, for a while. `batch=Batch(size=500, wait=0.2)` gives the function many calls at once: it takes
+    a list, one item for each.
     """
     if delivery not in ("at_least_once", "at_most_once"):
         raise InvalidArgument(
@@ -118,6 +123,7 @@ def task_options(
             'max_running or breaker is given with delivery="at_most_once"; accepted is "at_least_once" with '
             "it: what is acknowledged before it runs is held by nobody, and could not be counted"
         )
+    _check_batch(batch, running, delivery)
     timeout_ms = None if timeout is None else milliseconds("timeout", timeout)
     if max_crashes not in (None, AS_SET):
         whole_number("max_crashes", max_crashes, least=1, most=MOST_CRASHES)
@@ -140,6 +146,7 @@ def task_options(
         tags=tag_names(tags),
         running=running,
         breaker=breaker,
+        batch=batch,
     )
 
 
@@ -246,6 +253,24 @@ def unique_option(unique: object) -> Unique | None:
         case Unique():
             return unique
     raise InvalidArgument(f"unique is {shown(unique)}; accepted are True, a key template or Unique(...)")
+
+
+def _check_batch(batch: object, running: Iterable[MaxRunning], delivery: DeliveryGuarantee) -> None:
+    if batch is None:
+        return
+    if not isinstance(batch, Batch):
+        raise InvalidArgument(f"batch is {shown(batch)}; accepted is Batch(size=...)")
+    if delivery == "at_most_once":
+        raise InvalidArgument(
+            'batch is given with delivery="at_most_once"; accepted is "at_least_once" with it: each message '
+            "of a batch is acknowledged when the batch has run, by its own result"
+        )
+    for limit in running:
+        if limit.count < batch.size:
+            raise InvalidArgument(
+                f"max_running is {limit.count:,} and the size of a batch {batch.size:,}; accepted is a size "
+                "up to max_running: each message of a batch counts as one that runs"
+            )
 
 
 def _policy(retry: Retry | int | None, delivery: DeliveryGuarantee) -> Retry:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from mqworker.errors import ConfigurationError, InvalidMessage, UnknownTask
 from mqworker.model.annotation import Rebuild, hints_of, rebuild_by_parameter, rebuild_for
+from mqworker.model.batch import RowArguments
 from mqworker.model.names import QueueName, TaskName, task_name
 from mqworker.tasks.binding import Binding
 from mqworker.tasks.injection import Dependency, Injection
 from mqworker.tasks.options import DeliveryGuarantee, TaskOptions
+from mqworker.tasks.rows import NO_LIST, item_hint
 
 
 class TaskDefinition:
@@ -31,7 +33,7 @@ class TaskDefinition:
         self.name: TaskName = task_name(name)
         self.function = function
         self.options = options
-        self.binding = Binding(self.name, function)
+        self.binding = Binding(self.name, function, takes_rows=options.batch is not None)
         self.is_async = inspect.iscoroutinefunction(function)
 
     # Resolved at first use, not when decorated: annotations may name what the module defines further down.
@@ -40,7 +42,8 @@ class TaskDefinition:
     def rebuilds(self) -> dict[str, Rebuild]:
         """How arguments become what the parameters ask for, where that takes anything."""
         wanted = set(self.binding.parameters)
-        return rebuild_by_parameter({n: h for n, h in hints_of(self.function).items() if n in wanted})
+        hints = {n: self._of_one_call(h) for n, h in hints_of(self.function).items() if n in wanted}
+        return rebuild_by_parameter(hints)
 
     @cached_property
     def dependencies(self) -> dict[str, Dependency]:
@@ -50,7 +53,18 @@ class TaskDefinition:
     @cached_property
     def rebuild_result(self) -> Rebuild | None:
         """How a stored result becomes what the function is annotated to return."""
-        return rebuild_for(hints_of(self.function).get("return"))
+        return rebuild_for(self._of_one_call(hints_of(self.function).get("return")))
+
+    # Any: an annotation, of whatever type.
+    def _of_one_call(self, hint: Any) -> Any:  # noqa: ANN401 - see above
+        """An annotation as it is meant for one call: a function that takes batches has lists of these."""
+        item = NO_LIST if self.options.batch is None else item_hint(hint)
+        return hint if item is NO_LIST else item
+
+    def arguments_for_keys(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+        """Of what the keys of a call are made: its arguments by name, and the fields of a row."""
+        arguments = self.binding.by_name(args, kwargs)
+        return arguments if self.options.batch is None else RowArguments(arguments)
 
     def rebuild(self, args: list[Any], kwargs: dict[str, Any], *, first: int = 0) -> None:
         """Rebuild arguments in place, from `first` on; raises `InvalidMessage` for what does not fit."""

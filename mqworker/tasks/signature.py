@@ -161,9 +161,10 @@ class Signature(Step[R_co]):
                 "are at_least_once tasks"
             )
         keys = definition.options.limited_keys
+        is_row = definition.options.batch is not None  # of which any key is made
         for name in definition.binding.parameters[:inputs]:
-            if any(name in argument_names(key) for key in keys):
+            if any(is_row or name in argument_names(key) for key in keys):
                 raise InvalidArgument(
-                    f"{self.task} in a workflow: its rate or share goes by {name!r}, which is its input, "
+                    f"{self.task} in a workflow: its rate, share or batch goes by {name!r}, its input, "
                     "not known yet"
                 )

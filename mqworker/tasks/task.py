@@ -28,9 +28,10 @@ from mqworker.model.names import MessageId, TaskName, queue_name, shown
 from mqworker.model.unique import Unique, guard_of
 from mqworker.model.value_codec import NotAccepted
 from mqworker.tasks import celery_names
+from mqworker.tasks.batch_call import batch_key_of, context_of_call
 from mqworker.tasks.celery_names import NamesOfCelery
 from mqworker.tasks.connections import Connections, Sender
-from mqworker.tasks.context import current_context, local_context
+from mqworker.tasks.context import Context
 from mqworker.tasks.foreign_queues import ModelJob, ModelSender, check_call
 from mqworker.tasks.hooks import Hooks, OutgoingCall
 from mqworker.tasks.ids import next_id, next_ids
@@ -64,6 +65,7 @@ class Task(NamesOfCelery, Generic[P, R]):
         self._hooks = hooks
         self._check = definition.binding.check
         self._is_limited = definition.options.is_limited
+        self._batch = definition.options.batch
         unique = self.plan.unique
         self._due = self.plan.due or (None if unique is None else unique.due)
         # Nearly all calls want nothing but their turn.
@@ -290,17 +292,9 @@ class Task(NamesOfCelery, Generic[P, R]):
         limits = None
         if self._is_limited or most_of_queue is not None:
             limits = self._limits(args, kwargs, sender, most_of_queue)
-        return Message(
-            message,
-            body,
-            name,
-            plan.priority,
-            self._due,
-            plan.deadline,
-            guard,
-            max_crashes,
-            limits,
-        )
+        key = None if self._batch is None else batch_key_of(self.definition, plan, args, kwargs)
+        due, deadline = self._due, plan.deadline
+        return Message(message, body, name, plan.priority, due, deadline, guard, max_crashes, limits, key)
 
     def wrapped_message(
         self,
@@ -334,11 +328,11 @@ class Task(NamesOfCelery, Generic[P, R]):
         binding = self.definition.binding
         if not binding.takes_context and not binding.injected:
             return self.definition.function(*args, **kwargs)
-        context = current_context() or local_context(self.name, self.definition.injection.state)
+        context = context_of_call(self.definition, args)
         if binding.injected:
             return call_here(self.definition, args, kwargs, context)
         positional, named = list(args), dict(kwargs)
-        if not any(value is context or type(value) is type(context) for value in (*args, *kwargs.values())):
+        if not any(isinstance(value, Context) for value in (*args, *kwargs.values())):
             self.definition.binding.inject(positional, named, context)
         return self.definition.function(*positional, **named)
 
@@ -435,7 +429,7 @@ class Task(NamesOfCelery, Generic[P, R]):
         sender: Sender | ModelSender,
         most_of_queue: int | None,
     ) -> str:
-        options, arguments = self.definition.options, self.definition.binding.by_name(args, kwargs)
+        options, arguments = self.definition.options, self.definition.arguments_for_keys(args, kwargs)
         if sender.is_cluster and any(each.name is not None for each in options.running):
             raise NotSupported(
                 f"{self.name}: max_running has a name, to be shared by queues, and redis_url is a cluster, "
@@ -462,7 +456,7 @@ class Task(NamesOfCelery, Generic[P, R]):
     def _guard(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Guard | None:
         plan = self.plan
         if plan.unique is not None:
-            return guard_of(plan.unique, self.name, self.definition.binding.by_name(args, kwargs))
+            return guard_of(plan.unique, self.name, self.definition.arguments_for_keys(args, kwargs))
         return None if plan.id is None else chosen_id_guard(plan.id)
 
     def _enqueue_wrapped(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job[R]:

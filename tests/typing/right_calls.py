@@ -7,6 +7,8 @@ from typing import Annotated, Any, assert_type
 from mqworker import (
     App,
     AsyncTask,
+    Batch,
+    BatchContext,
     Context,
     Depends,
     Fair,
@@ -23,6 +25,7 @@ from mqworker import (
     group,
     task,
 )
+from mqworker.errors import BatchFailed
 
 app = App("shop")
 
@@ -183,3 +186,37 @@ async def use_more() -> None:
     assert_type(send.enqueue_many(send.si(each) for each in "abc"), list[Job[int]])
     with app.override(open_session, value=Session()), app.override(open_session, Session):
         assert_type(app.state.name, Any)
+
+
+@app.task(batch=Batch(size=500, wait=0.2, by="{name}"), retry=3)
+def load_rows(rows: list[Session]) -> list[int]:
+    return [len(rows)] * len(rows)
+
+
+@app.task(batch=Batch(size=500))
+def load_with_context(ctx: BatchContext, rows: list[str]) -> None:
+    if ctx.members[0].attempt > 1:
+        raise BatchFailed({0: ValueError(rows[0])})
+
+
+@app.task(batch=Batch(size=32, wait=0.05))
+async def embed(texts: list[str], session: Session = Depends(open_session)) -> list[list[float]]:
+    return [[float(len(each))] for each in texts]
+
+
+@app.task(batch=Batch(size=32))
+async def embed_all(ctx: BatchContext, texts: list[str]) -> None: ...
+
+
+async def use_batches() -> None:
+    assert_type(load_rows.enqueue(Session()), Job[int])
+    assert_type(load_rows.enqueue(Session()).result(), int)
+    assert_type(load_rows.using(priority=3).delay(Session()), Job[int])
+    assert_type(load_rows.map([Session()]), list[Job[int]])
+    assert_type(load_rows.enqueue_many([(Session(),)]), list[Job[int]])
+    assert_type(load_rows([Session()]), list[int])
+    assert_type(load_with_context.enqueue("a"), Job[None])
+    assert_type(await embed.aenqueue("a"), Job[list[float]])
+    assert_type(await embed(["a", "b"]), list[list[float]])
+    assert_type(embed_all.enqueue("a"), Job[None])
+    assert_type(group(load_rows.s(Session()), load_rows.s(Session())).enqueue(), WorkflowJob[list[int]])

@@ -3,7 +3,8 @@
 
 from collections.abc import Iterator
 
-from mqworker import App, Context, Depends, OutgoingCall, Rate, Retry
+from mqworker import App, Batch, Context, Depends, OutgoingCall, Rate, Retry
+from mqworker.errors import BatchFailed
 
 app = App("shop")
 
@@ -83,3 +84,30 @@ def use_more(call: OutgoingCall) -> None:
     call.headers["a"] = 1  # wrong
     app.codec(Money, len, lambda _text: Money())  # wrong
     app.enqueue_middleware(open_session)  # wrong
+
+
+@app.task(batch=Batch(size=500))
+def load_rows(rows: list[Session]) -> list[int]:
+    return [len(rows)] * len(rows)
+
+
+@app.task(batch=Batch(size=500))  # wrong
+def no_list(row: Session) -> list[int]:
+    return []
+
+
+@app.task(batch=Batch(size=500))  # wrong
+def no_list_back(rows: list[str]) -> str:
+    return rows[0]
+
+
+def use_batches() -> None:
+    load_rows.enqueue([Session()])  # wrong
+    load_rows.enqueue("a")  # wrong
+    load_rows.enqueue()  # wrong
+    load_rows(Session())  # wrong
+    len(load_rows.enqueue(Session()).result())  # wrong
+    Batch(wait=3)  # wrong
+    Batch(size="500")  # wrong
+    BatchFailed({"3": ValueError()})  # wrong
+    BatchFailed({3: "wrong"})  # wrong

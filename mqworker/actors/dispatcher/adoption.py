@@ -46,6 +46,8 @@ class Held(NamedTuple):
     task: str
     record: bytes
     """Empty where the server keeps it."""
+    together: int = 0
+    """The first fence of the batch in which it runs; 0: by itself."""
 
 
 class Judgement(NamedTuple):
@@ -130,7 +132,10 @@ class Predecessor:
     def accused_with(self, queue: str, fence: int) -> int:
         """How many ran in the worker of a delivery that nobody holds when it ended; 0: this did not run."""
         key = (mark_of(queue), fence)
-        return next((len(begun.running) for begun in self._begun if key in begun.running), 0)
+        # Of a batch only the first one is known here: it ran beside others, and is not guilty for that.
+        return next(
+            (len(begun.running) + (key in begun.together) for begun in self._begun if key in begun.running), 0
+        )
 
     def began_at_ms(self, queue: str, fence: int) -> int | None:
         """When it began in such a worker (ms since 1970), where runs are traced."""
@@ -212,7 +217,10 @@ class Adoption:
         known = [each for each in held if self._queues.get(each.queue) is not None]
         self._unjudged[worker.name] = known
         for each in known:
-            worker.take(each.fence, self._hand_out.adopted_flight(self._queues[each.queue], each.task))
+            flight = self._hand_out.adopted_flight(
+                self._queues[each.queue], each.fence, each.task, each.together
+            )
+            worker.take(each.fence, flight)
         self._foreign_queues.adopt(known)
 
     def turn(self, now_ms: int) -> Iterator[Post]:

@@ -15,7 +15,7 @@ which order things happen; what is decided stands beside it:
   hand_out.py        who gets what                    give_back.py       what nobody here can run soon
   workers.py         room, credit and run times       worker_care.py     who is asked, stopped or let go
   lost_workers.py    the judge of dead workers        reconciliation.py  the server's view against ours
-  permits.py         room for limited messages
+  permits.py         room for limited messages        gathering.py       batches that are not full yet
   adoption.py        what workers hold from the dispatcher before this one: they outlive it
   records.py         what is kept of runs for people  strikes.py         calls that are not to be run
 """
@@ -232,6 +232,7 @@ class Dispatcher:
         wait_ms = self._poll_at_ms - now_ms
         if self._early_starts.are_open:
             wait_ms = min(wait_ms, LOOK_AFTER_MS)
+        wait_ms = self._hand_out.wait_ms(wait_ms, now_ms)
         unsettled = [queue for queue in self._queues if queue.has_unsettled]
         if unsettled:
             return max(0, min(wait_ms, *(queue.resume_at_ms - now_ms for queue in unsettled)))
@@ -257,6 +258,7 @@ class Dispatcher:
             "settled": self._settled,
             "lost": len(self._lost),
             "waiting_alone": self._hand_out.waiting_alone,
+            "gathering": self._hand_out.gathering,
             "in_flight": sum(len(worker.flights) for worker in self._workers),
             "workers": {worker.name: len(worker.flights) for worker in self._workers},
             "running": {worker.name: worker.long_running(self._turned_at_ms) for worker in self._workers},
@@ -335,6 +337,7 @@ class Dispatcher:
                 queue.may_have_messages = True
             self._give_back.look_for_parked(polled)
         self._workers.batch_ms = self._times.batch_ms(is_line_long=self._queues.is_any_line_long)
+        self._hand_out.note_room_for_batches(self._queues, is_draining=self._drain_until_ms is not None)
         room = self._room()
         self._permits.note_room(self._queues, room)
         self._foreign_queues.turn(self._hand_out, room, self._idle(), self._queues, now_ms)
@@ -357,6 +360,7 @@ class Dispatcher:
     # Hand out
 
     def _hand_out_what_waits(self, now_ms: int) -> Sequence[Post]:
+        self._hand_out.ripen(now_ms)
         # A worker that is given something must not make an early start on something else.
         if self._hand_out or self._hand_out.waiting_alone:
             self._early_starts.close_all()

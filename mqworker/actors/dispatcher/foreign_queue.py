@@ -20,6 +20,7 @@ from mqworker.actors.mail import AbandonDelivery
 from mqworker.actors.waker import Waker
 from mqworker.actors.wiring import logger_of, open_store, queue_options
 from mqworker.log import Logger
+from mqworker.model.batch import BatchTerms
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.names import ConsumerName, QueueName
@@ -59,6 +60,10 @@ class ForeignQueue(DispatchedQueue):
     def must_run_alone(self, record: bytes) -> bool:  # noqa: ARG002 - whatever it says
         """Never: these models count deliveries, and know nothing of crashes, suspicion and losses."""
         return False
+
+    def batch_terms(self, task: bytes) -> BatchTerms | None:  # noqa: ARG002 - whatever it is
+        """None: a task that takes batches is refused for these queues; if one comes, it runs by itself."""
+        return None
 
     def add_settlement(self, arguments: Sequence[Any], receipt: Receipt) -> None:
         """Pass a worker's report on."""

@@ -2,7 +2,8 @@
 
 Suspicion is not guilt. What a worker had not begun goes back to its queue as if nothing had happened. A
 delivery that ran alone when its worker died counts a crash. One that ran beside others is a suspect: it runs
-again with nothing beside it, until it has ended once.
+again with nothing beside it, until it has ended once. What ran in one call with others, as a batch, runs
+again with half of them at the most, so that after a few deaths the guilty one is alone.
 
 The application's hooks run in a worker, for only workers have the application's code: the next one that takes
 work is told (`CrashReports`). It is told once, and not again if that worker dies too.
@@ -10,9 +11,10 @@ work is told (`CrashReports`). It is told once, and not again if that worker die
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqworker.actors.actor import Post
 from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
@@ -21,6 +23,7 @@ from mqworker.actors.mail import DeliveryBuried
 from mqworker.actors.run_slot import Begun, Key, mark_of
 from mqworker.errors import InvalidMessage
 from mqworker.log import Logger
+from mqworker.model.batch import half_of
 from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.delivery import Delivery, UnreadableDelivery
 from mqworker.model.instant import After
@@ -133,13 +136,23 @@ def settlements_of(lost: LostWorker, *, is_draining: bool) -> dict[str, list[Set
 
 def settlements_of_lost(worker: WorkerState, begun: Begun, cause: str) -> dict[str, list[Settlement]]:
     """On everything that a worker had when it died, by queue."""
-    accused = _accused(worker, begun, cause)
+    accused = {each for key in _accused(worker, begun, cause) for each in batch_of(worker, key)}
+    sizes = Counter((key[0], flight.together) for key, flight in worker.flights.items() if flight.together)
     settlements: dict[str, list[Settlement]] = {}
     for key, flight in worker.flights.items():
         task = worker.tasks.get(task_of(flight.record).decode(errors="replace"), {})
-        settlement = _settlement(key, flight, task, cause, len(accused) if key in accused else 0)
+        company = _Company(len(accused) if key in accused else 0, sizes.get((key[0], flight.together), 1))
+        settlement = _settlement(key, flight, task, cause, company)
         settlements.setdefault(flight.queue, []).append(settlement)
     return settlements
+
+
+def batch_of(worker: WorkerState, key: Key) -> set[Key]:
+    """What runs together with one of its deliveries, itself included."""
+    first = worker.flights[key].together
+    if not first:
+        return {key}
+    return {each for each, flight in worker.flights.items() if flight.together == first and each[0] == key[0]}
 
 
 def settlements_of_drained(worker: WorkerState) -> dict[str, list[Settlement]]:
@@ -155,7 +168,16 @@ def settlement_of_stray(fence: int, record: bytes, cause: str, accused: int) -> 
     delivery = _delivery(fence, record)
     if not isinstance(delivery, Delivery):
         return _unreadable(delivery)
-    return _judged(delivery, cause, accused)
+    return _judged(delivery, cause, _Company(accused))
+
+
+class _Company(NamedTuple):
+    """What ran with a delivery when its worker died."""
+
+    accused: int
+    """How many may have killed the worker; 0 when this one is not among them."""
+    batch: int = 1
+    """How many of them ran in one call with it, itself included."""
 
 
 def release(fence: int, record: bytes) -> Settlement:
@@ -196,20 +218,23 @@ def _accused(worker: WorkerState, begun: Begun, cause: str) -> set[Key]:
     return running or ended
 
 
-def _settlement(key: Key, flight: Flight, task: Mapping[str, Any], cause: str, accused: int) -> Settlement:
-    """`accused` is how many may have killed the worker; 0 when this one is not among them."""
+def _settlement(
+    key: Key, flight: Flight, task: Mapping[str, Any], cause: str, company: _Company
+) -> Settlement:
     delivery = _delivery(key[1], flight.record)
     if not isinstance(delivery, Delivery):
         return _unreadable(delivery)
-    if accused and cause.startswith(HARD_TIMEOUT):  # how the process ended stands behind it
+    if company.accused and cause.startswith(HARD_TIMEOUT):  # how the process ended stands behind it
         return _timed_out(delivery, task, cause)
-    return _judged(delivery, cause, accused)
+    return _judged(delivery, cause, company)
 
 
-def _judged(delivery: Delivery, cause: str, accused: int) -> Settlement:
-    if accused == 0:
+def _judged(delivery: Delivery, cause: str, company: _Company) -> Settlement:
+    if company.accused == 0:
         return Release(delivery)
-    return after_crash(delivery, cause) if accused == 1 else Suspect(delivery, cause)
+    if company.accused == 1:
+        return after_crash(delivery, cause)
+    return Suspect(delivery, cause, half_of(company.batch))
 
 
 def _timed_out(delivery: Delivery, task: Mapping[str, Any], cause: str) -> Settlement:

@@ -66,4 +66,5 @@ class PermitRequests:
         return max(0, due_at_ms - now_ms)
 
     def _room_for_limited(self, queue: DispatchedQueue, room: int) -> int:
-        return min(room, self._workers.room(self._times.batch_size(queue.limited_tasks)), LARGEST_CLAIM)
+        usual = min(room, self._workers.room(self._times.batch_size(queue.limited_tasks)))
+        return min(max(usual, queue.batches.room), LARGEST_CLAIM)

@@ -17,6 +17,7 @@ from mqworker.actors.mail import WorkerReady
 from mqworker.actors.run_slot import mark_of
 from mqworker.errors import MqworkerError, StoreFull, StoreRefused, StoreUnavailable
 from mqworker.log import Logger
+from mqworker.model.batch import BatchTerms, QueueBatches
 from mqworker.model.names import ConsumerName, QueueName
 from mqworker.model.record import (
     are_any_limited,
@@ -76,12 +77,16 @@ class KnownTasks(NamedTuple):
     asynchronous: frozenset[bytes]
     limited_by_queue: dict[str, frozenset[bytes]]
     max_losses: dict[bytes, int | None]
+    batches: dict[bytes, BatchTerms]
+    by_queue: dict[str, list[bytes]]
 
     @classmethod
     def of(cls, tasks: Mapping[str, Mapping[str, Any]]) -> KnownTasks:
         """From what a worker says."""
         limited: dict[str, set[bytes]] = {}
+        by_queue: dict[str, list[bytes]] = {}
         for name, task in tasks.items():
+            by_queue.setdefault(task["queue"], []).append(name.encode())
             if task["limited"]:
                 limited.setdefault(task["queue"], set()).add(name.encode())
         return cls(
@@ -89,6 +94,8 @@ class KnownTasks(NamedTuple):
             frozenset(name.encode() for name, task in tasks.items() if task["async"]),
             {queue: frozenset(names) for queue, names in limited.items()},
             {name.encode(): task.get("max_losses") for name, task in tasks.items()},
+            {name.encode(): BatchTerms(*task["batch"]) for name, task in tasks.items() if "batch" in task},
+            by_queue,
         )
 
 
@@ -110,6 +117,7 @@ class DispatchedQueue:
         """What was offered, for messages that the server hands over the moment they are enqueued."""
         self.may_have_messages = True
         self.limited_tasks: frozenset[bytes] = frozenset()
+        self.batches = QueueBatches()
         self.worker_ms = 0.0
         """The time that workers spent on it, divided by its weight; who had least is served first."""
         self.resume_at_ms = 0
@@ -159,6 +167,11 @@ class DispatchedQueue:
         self._once_tasks, self._async_tasks = tasks.once, tasks.asynchronous
         self.limited_tasks = tasks.limited_by_queue.get(self.name, frozenset())
         self._max_losses = tasks.max_losses
+        self.batches.learn(tasks.by_queue.get(self.name, ()), tasks.batches)
+
+    def batch_terms(self, task: bytes) -> BatchTerms | None:
+        """How a task takes batches; None where it takes none."""
+        return self.batches.by_task.get(task)
 
     @property
     def is_limited(self) -> bool:
@@ -227,6 +240,9 @@ class DispatchedQueue:
         """
         if not self.may_have_messages or self._left_over or self.resume_at_ms > now_ms:
             return 0
+        if self.batches.own:
+            # What is gathered and fills the batches of all workers is enough: other nodes can have the rest.
+            return self.batches.wanted(room)
         return room if now_ms >= self._cautious_until_ms else min(room, room_in_order)
 
     def be_cautious(self, now_ms: int) -> None:

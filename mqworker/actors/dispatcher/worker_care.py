@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mqworker.actors.actor import SUPERVISOR, Post
 from mqworker.actors.cpu_wait import CpuWait
-from mqworker.actors.dispatcher.lost_workers import CANCELLED, release
+from mqworker.actors.dispatcher.lost_workers import CANCELLED, batch_of, release
 from mqworker.actors.dispatcher.queue import DispatchedQueues
 from mqworker.actors.dispatcher.workers import Question, Workers, WorkerState
 from mqworker.actors.mail import CancelDelivery, DeliveriesListed, Drain, KillWorker, ListDeliveries
@@ -174,4 +174,4 @@ def _runs(worker: WorkerState, key: tuple[str, int], slots: RunSlots) -> bool:
     """Whether a worker runs it; of several at once it is assumed."""
     running = slots.running(slot_of(worker.name))
     is_among_others = worker.flights[key].is_async or worker.threads > 1
-    return is_among_others or (running is not None and running.is_of(key))
+    return is_among_others or (running is not None and any(map(running.is_of, batch_of(worker, key))))

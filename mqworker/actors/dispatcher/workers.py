@@ -40,6 +40,10 @@ class Flight:
     """Its worker was told that somebody else has it."""
     since_ms: int | None = None
     """When it was handed out; None where only the worker knows."""
+    together: int = 0
+    """The first fence of the batch in which it runs; 0: by itself."""
+    is_follower: bool = False
+    """Whether it is not the first of its batch: it takes no thread or place on an event loop of its own."""
 
 
 @dataclass(slots=True)
@@ -80,6 +84,7 @@ class WorkerState:
     """The records of all flights."""
     alone: int = 0
     asynchronous: int = 0
+    followers: int = 0
     last_report_ms: int = 0
     last_list_ms: int = 0
     question: Question | None = None
@@ -113,7 +118,7 @@ class WorkerState:
     @property
     def is_idle(self) -> bool:
         """Whether it could begin something this moment."""
-        return len(self.flights) - self.asynchronous < self.threads
+        return len(self.flights) - self.asynchronous - self.followers < self.threads
 
     @property
     def is_open(self) -> bool:
@@ -191,8 +196,9 @@ class WorkerState:
         """Note a delivery that goes to this worker."""
         self.flights[flight.queue, fence] = flight
         self.busy_bytes += len(flight.record)
+        self.followers += flight.is_follower
         if flight.is_async:
-            self.asynchronous += 1
+            self.asynchronous += not flight.is_follower
         else:
             self.busy_ms += flight.expected_ms
             self.alone += flight.is_alone
@@ -254,6 +260,10 @@ class WorkerState:
                 self.presumed.pop((queue, fence), None)
         forget = self.flights.pop
         dropped = [forget((queue, fence), None) for fence in fences]
+        if self.followers:
+            followers = [flight for flight in dropped if flight is not None and flight.is_follower]
+            self.followers -= len(followers)
+            self.asynchronous += sum(flight.is_async for flight in followers)  # taken off below, as of all
         for flight in dropped:
             if flight is None:
                 continue

@@ -120,7 +120,8 @@ class EarlyStarts:
         self, worker: WorkerState, queue: DispatchedQueue, handed_over: HandedOver, now_ms: int
     ) -> bool:
         fence, _, ticket, _, record = handed_over
-        if not worker.ticket or worker.ticket != ticket or queue.runs_once(task_of(record)):
+        task = task_of(record)
+        if not worker.ticket or worker.ticket != ticket or queue.runs_once(task) or queue.batch_terms(task):
             return False
         if not worker.flights:
             worker.last_report_ms, worker.is_slow = now_ms, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from mqworker.actors.run_slot import Beside
@@ -36,6 +36,9 @@ class TaskPool:
         """That of the runner's resources, once an async task came."""
         self._executor: ThreadPoolExecutor | None = None
         self._tasks: dict[MessageId, asyncio.Task[None]] = {}  # only the loop's thread touches it
+        self._wanted: dict[MessageId, set[MessageId]] = {}
+        """Of those that run together on the loop: who is not cancelled. As above."""
+        self._first_by_key: dict[tuple[str, int], int] = {}
 
     @property
     def busy(self) -> int:
@@ -70,6 +73,28 @@ class TaskPool:
         self.running[queue, delivery.fence] = delivery
         self._executor.submit(self._run, queue, delivery, table)
 
+    def run_together_async(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """Run a batch on the event loop."""
+        if self._loop is None:
+            self._loop = self._runner.resources.loop_thread.loop()
+        run = self._arun_together(queue, deliveries, self._note_together(queue, deliveries))
+        asyncio.run_coroutine_threadsafe(run, self._loop)
+
+    def run_together_in_thread(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """Run a batch in a thread of the pool."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="task")
+        self._executor.submit(self._run_together, queue, deliveries, self._note_together(queue, deliveries))
+
+    def first_of(self, queue: str, fence: int) -> int:
+        """By which fence the batch of a delivery is called; 0 for what runs by itself."""
+        return self._first_by_key.get((queue, fence), 0)
+
+    def _note_together(self, queue: str, deliveries: Sequence[Delivery]) -> Beside:
+        self.running.update({(queue, each.fence): each for each in deliveries})
+        self._first_by_key.update({(queue, each.fence): deliveries[0].fence for each in deliveries})
+        return self._noting()
+
     def cancel(self, message: MessageId) -> None:
         """Cancel the coroutine that runs this message, if there is one. Threads cannot be interrupted."""
         if self._loop is not None:
@@ -83,6 +108,8 @@ class TaskPool:
         while self._finished:
             queue, settlement = self._finished.popleft()
             self.running.pop((queue, settlement.delivery.fence), None)
+            if self._first_by_key:
+                self._first_by_key.pop((queue, settlement.delivery.fence), None)
             self._async_runs.pop((queue, settlement.delivery.fence), None)
             yield queue, settlement
 
@@ -100,9 +127,13 @@ class TaskPool:
     def _cancel_on_loop(self, loop: asyncio.AbstractEventLoop, message: MessageId, looks: int) -> None:
         # Taken off: asked twice, the task is cancelled once, or tidying up would be cancelled too.
         task = self._tasks.pop(message, None)
+        wanted = self._wanted.pop(message, None)
         if task is not None:
             self._runner.cancel(message)
-            task.cancel()
+            if wanted is not None:
+                wanted.discard(message)
+            if not wanted:
+                task.cancel()
         elif looks > 0:
             loop.call_soon(self._cancel_on_loop, loop, message, looks - 1)
 
@@ -120,12 +151,39 @@ class TaskPool:
         table.end(place)
         self._done(queue, settlement)
 
+    async def _arun_together(self, queue: str, deliveries: Sequence[Delivery], table: Beside) -> None:
+        place = table.begin_together(queue, deliveries[0].fence)
+        ids, task = {each.id for each in deliveries}, asyncio.current_task()
+        if task is not None:
+            self._tasks.update(dict.fromkeys(ids, task))
+            wanted = set(ids)
+            self._wanted.update(dict.fromkeys(ids, wanted))
+        settlements: Sequence[Settlement]
+        try:
+            settlements = await self._runner.arun_together(deliveries, queue)
+        except asyncio.CancelledError:
+            settlements = [
+                Release(each) for each in deliveries
+            ]  # the queue knows which of them are cancelled
+        finally:
+            for message in ids:
+                self._tasks.pop(message, None)
+                self._wanted.pop(message, None)
+        table.end(place)
+        self._done(queue, *settlements)
+
+    def _run_together(self, queue: str, deliveries: Sequence[Delivery], table: Beside) -> None:
+        place = table.begin_together(queue, deliveries[0].fence)
+        settlements = self._runner.run_together(deliveries, queue)
+        table.end(place)
+        self._done(queue, *settlements)
+
     def _run(self, queue: str, delivery: Delivery, table: Beside) -> None:
         place = table.begin(queue, delivery.fence)
         settlement = self._runner.run(delivery, queue)
         table.end(place)
         self._done(queue, settlement)
 
-    def _done(self, queue: str, settlement: Settlement) -> None:
-        self._finished.append((queue, settlement))
+    def _done(self, queue: str, *settlements: Settlement) -> None:
+        self._finished.extend([(queue, each) for each in settlements])
         self.waker.wake()

@@ -27,6 +27,7 @@ from mqworker.actors.worker.report import Report
 from mqworker.actors.worker.worker import Worker
 from mqworker.errors import TaskTimeout
 from mqworker.log import add_processors, capture_standard_logging, get_logger
+from mqworker.model.batch import Batch
 from mqworker.model.clock import SystemClock
 from mqworker.model.names import ConsumerName, queue_name
 from mqworker.model.settlement import Settlement
@@ -207,6 +208,7 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
                 else task.options.max_losses,
                 "limited": task.options.is_limited or task.options.queue in app.connections.running_by_queue,
                 "version": task.binding.version,
+                **_batch_facts(task.options.batch),
             }
             for task in app.registry
         },
@@ -215,6 +217,10 @@ def readiness(app: App, settings: Settings) -> WorkerReady:
         concurrency=settings.concurrency,
         pid=os.getpid(),
     )
+
+
+def _batch_facts(batch: Batch | None) -> dict[str, Any]:
+    return {} if batch is None else {"batch": [batch.size, batch.wait_ms, batch.by is not None]}
 
 
 def _removal_of(app: App) -> Callable[[str, Settlement], object] | None:

@@ -48,13 +48,14 @@ from mqworker.actors.mail import (
 from mqworker.actors.run_slot import RunSlots
 from mqworker.actors.worker.lifetime import Announcement, WorkerLimits
 from mqworker.actors.worker.mail_thread import SLOW_AFTER_MS, MailThread
+from mqworker.actors.worker.pending_batches import PendingBatches
 from mqworker.actors.worker.pool import TaskPool
 from mqworker.actors.worker.report import Report
 from mqworker.errors import InvalidMessage, TaskFailed
 from mqworker.log import Logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery, UnreadableDelivery
-from mqworker.model.names import MessageId
+from mqworker.model.names import MessageId, TaskName
 from mqworker.model.record import decode_record, encode_delivery, task_of
 from mqworker.model.settlement import Bury, Release
 from mqworker.model.strike import strike_of
@@ -105,8 +106,11 @@ class Worker:
         )
         self._other_models = other_models
         self._stint_ms = STINT_MS
+        self._batches = PendingBatches()
         self._running: tuple[str, Delivery] | None = None
         """What runs in the main thread."""
+        self._running_together: Sequence[Delivery] = ()
+        """All of it, where it is a batch."""
         self._mail_thread: MailThread | None = None
         self._enter_task: Callable[[], object] = lambda: None
         self._leave_task: Callable[[], object] = lambda: None
@@ -148,7 +152,8 @@ class Worker:
             case RunDeliveries(queue, fences, records, start_by_ms, accepted, stint_ms):
                 self._report.accept(accepted)
                 self._work_in_stints_of(stint_ms)
-                self._take(queue, fences, records, start_by_ms)
+                take = self._take_together if mail.are_together else self._take
+                take(queue, fences, records, start_by_ms)
             case ReportsAccepted(numbers):
                 self._report.accept(numbers)
             case ListDeliveries(number):
@@ -211,6 +216,7 @@ class Worker:
         while self._pending:
             queue, delivery = self._pending.popleft()
             returned.setdefault(queue, []).append(delivery.fence)
+        self._batches.forget()
         for queue, fences in returned.items():
             yield Post(DISPATCHER, DeliveriesReturned(queue, fences))
 
@@ -245,7 +251,8 @@ class Worker:
         """Whether a message that was handed over can begin this moment; if not, the dispatcher decides."""
         if self._pending or self._is_draining or self._has_announced_leaving:
             return False
-        return task_of(record).decode(errors="replace") in self._ready.tasks
+        task = self._ready.tasks.get(task_of(record).decode(errors="replace"))
+        return task is not None and "batch" not in task  # a batch is gathered first
 
     def _take(
         self, queue: str, fences: Sequence[int], records: Sequence[bytes], start_by_ms: Mapping[int, int]
@@ -266,6 +273,34 @@ class Worker:
             else:
                 self._pending.append((queue, delivery))
 
+    def _take_together(
+        self, queue: str, fences: Sequence[int], records: Sequence[bytes], start_by_ms: Mapping[int, int]
+    ) -> None:
+        """Take in a batch; piece by piece where its task takes none here, in other code than elsewhere."""
+        name, deliveries = TaskName(task_of(records[0]).decode(errors="replace")), list[Delivery]()
+        if len(fences) == 1 or not self._runner.takes_batches(name):
+            self._take(queue, fences, records, start_by_ms)
+            return
+        for fence, record in zip(fences, records, strict=True):
+            try:
+                delivery = decode_record(record, fence)
+            except InvalidMessage:
+                self._take(queue, [fence], [record], {})  # which buries it
+                continue
+            delivery.start_by_ms = start_by_ms.get(fence, 0)
+            deliveries.append(delivery)
+        if deliveries:
+            self._begin_together(queue, name, deliveries)
+
+    def _begin_together(self, queue: str, task: TaskName, deliveries: Sequence[Delivery]) -> None:
+        if self._runner.is_async(task):
+            self._pool.run_together_async(queue, deliveries)
+        elif self._ready.threads > 1:
+            self._pool.run_together_in_thread(queue, deliveries)
+        else:
+            self._batches.note(queue, deliveries)
+            self._pending.extend((queue, each) for each in deliveries)
+
     def _work_in_stints_of(self, stint_ms: int) -> None:
         """How long the dispatcher lets us work before we report."""
         if stint_ms != self._stint_ms:
@@ -279,16 +314,34 @@ class Worker:
         self._awaits_word = True
         self._report.posts()  # so that they are among the repeated ones
         held = [*self._pending, *((queue, each) for (queue, _), each in self._pool.running.items())]
-        held += [] if self._running is None else [self._running]
+        held += self._in_main_thread()
         finished = [(queue, each.delivery) for queue, each in self._report.unaccepted()]
         entries = [
-            [queue, each.fence, each.task, encode_delivery(each) if queue in self._other_models else b""]
+            [
+                queue,
+                each.fence,
+                each.task,
+                encode_delivery(each) if queue in self._other_models else b"",
+                self._first_of(queue, each),
+            ]
             for queue, each in (*held, *finished)
             if isinstance(each, Delivery)
         ]
         self._has_announced_leaving = False  # to this one
         leaving = [Post(DISPATCHER, WorkerLeaving("drained"))] if self._is_draining else []
         return [Post(DISPATCHER, replace(self._ready, held=entries)), *leaving, *self._report.repeated()]
+
+    def _in_main_thread(self) -> list[tuple[str, Delivery]]:
+        if self._running is None:
+            return []
+        queue, delivery = self._running
+        return [(queue, each) for each in self._running_together or (delivery,)]
+
+    def _first_of(self, queue: str, delivery: Delivery) -> int:
+        """By which fence the batch of a delivery is called; 0: it runs by itself."""
+        if delivery in self._running_together:
+            return self._running_together[0].fence
+        return self._batches.first_of(queue, delivery.fence) or self._pool.first_of(queue, delivery.fence)
 
     def _drop(self, stale: Sequence[Sequence[Any]]) -> list[Post]:
         """Of these, give back what is not begun; what runs or has run is refused by its fence."""
@@ -303,7 +356,10 @@ class Worker:
             self._mail_thread.begin_stint()
         while self._pending and not self._awaits_word:  # which a new dispatcher may change during a task
             self._running = queue, delivery = self._pending.popleft()
-            self._run(queue, delivery)
+            if self._batches:
+                self._run_with_others(queue, delivery)
+            else:
+                self._run(queue, delivery)
             if self._clock.monotonic_ms() >= stop_at_ms:
                 break
         self._running = None
@@ -322,6 +378,25 @@ class Worker:
             self._leave_task()
         self._report.add(queue, settlement)
 
+    def _run_with_others(self, queue: str, delivery: Delivery) -> None:
+        """Run a delivery with those of its batch, if it has one."""
+        others = self._batches.take_others(queue, delivery.fence, self._pending)
+        if not others:
+            self._run(queue, delivery)
+            return
+        self._running_together = deliveries = [delivery, *others]
+        hard_ms = self._runner.hard_timeout_ms(delivery.task)
+        deadline_ms = 0 if hard_ms is None else self._clock.monotonic_ms() + hard_ms
+        self._slots.begin_together(self._index, queue, delivery.fence, deadline_ms)
+        self._enter_task()
+        try:
+            settlements = self._runner.run_together(deliveries, queue)
+        finally:
+            self._leave_task()
+        self._running_together = ()
+        for settlement in settlements:
+            self._report.add(queue, settlement)
+
     def _abandon(self, queue: str, fence: int) -> None:
         """Somebody else has this delivery: do not begin it, end it where that is possible, or tell it."""
         begun_not = [each for each in self._pending if each[0] == queue and each[1].fence == fence]
@@ -338,7 +413,7 @@ class Worker:
             self._report.add(waiting[0], Release(waiting[1]))
         self._runner.cancel(message)
         self._pool.cancel(message)
-        if self._running is not None and self._running[1].id == message:
+        if any(each.id == message for _, each in self._in_main_thread()):
             # The mail thread has read this while the main thread is in the task: only a signal gets there.
             self._interrupt()
 
@@ -351,7 +426,7 @@ class Worker:
         self._collect_finished()
         reported = self._report.posts()  # before the list: what is in neither, nobody has
         fences: dict[str, list[int]] = {}
-        in_order = self._pending if self._running is None else (self._running, *self._pending)
+        in_order = (*self._in_main_thread(), *self._pending)
         for queue, fence in (*((queue, each.fence) for queue, each in in_order), *self._pool.running):
             fences.setdefault(queue, []).append(fence)
         return [*reported, Post(DISPATCHER, DeliveriesListed(number, fences))]

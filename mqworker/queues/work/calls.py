@@ -361,7 +361,8 @@ def _rich_arguments(message: Message) -> tuple[Argument, ...]:
     mode = (f"s{guard.tick_until_ms}{guard.mode}" if guard.tick_until_ms else guard.mode) if guard else "-"
     terms = (
         f"{message.priority} {mode} {guard.ttl_ms if guard else 0} {crash_digit(message.max_crashes)}"
-        f" {as_argument(message.due)} {as_argument(message.deadline)} {message.limits or ''} {message.task}"
+        f" {as_argument(message.due)} {as_argument(message.deadline)} {message.limits or ''}"
+        f" {message.batch_key or ''} {message.task}"
     )
     return terms, message.id, guard.key if guard else "", message.body
 

@@ -9,9 +9,8 @@ from mqworker.model.crash_limit import CRASHED, after_crash
 from mqworker.model.dead_letter import encode_letter
 from mqworker.model.event import settled_block
 from mqworker.model.instant import as_argument
+from mqworker.model.record import suspicion_mark
 from mqworker.model.settlement import Ack, Bury, Crash, Park, Release, RetryAt, Settlement, Suspect
-
-_SUSPECT = "S"
 
 Argument = str | bytes | int
 Unfinished = RetryAt | Release | Park | Crash | Suspect | Bury
@@ -69,8 +68,8 @@ def _other_arguments(settlement: Unfinished) -> tuple[Argument, ...]:
             return ("again", delivery.fence, "", 0, 0)
         case Crash(delivery):
             return ("again", delivery.fence, "", 0, 1)
-        case Suspect(delivery):
-            return ("again", delivery.fence, "", 0, _SUSPECT)
+        case Suspect(delivery, most=most):
+            return ("again", delivery.fence, "", 0, suspicion_mark(most))
         case Bury(delivery):
             has_crashed = settlement.reason == CRASHED
             has_failed = settlement.failure is not None and not has_crashed

@@ -108,5 +108,6 @@ def _check_subscriber(task: Task[..., Any]) -> None:
         raise ConfigurationError(f"{task.name} subscribes and is unique; accepted is one of the two")
     if options.limited_keys:
         raise ConfigurationError(
-            f"{task.name} subscribes and has a rate with a key, or fair_by; accepted are rates without one"
+            f"{task.name} subscribes and has a rate or a batch with a key, or fair_by; accepted are those "
+            "without one"
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from mqworker.errors import (
     InvalidArgument,
+    InvalidMessage,
     LeaseLost,
     RateLimited,
     StoreFull,
@@ -17,11 +19,13 @@ from mqworker.errors import (
     TaskCancelled,
 )
 from mqworker.model.delivery import Delivery
+from mqworker.model.envelope import decode_call
 from mqworker.model.instant import After
 from mqworker.model.retry_policy import GiveUp, Retry, RetryIn, decide
 from mqworker.model.settlement import Bury, Failure, Park, Release, RetryAt, Run, Settlement
 from mqworker.tasks.context import Context
 from mqworker.tasks.options import milliseconds
+from mqworker.tasks.running.prepared_task import PreparedTask
 from mqworker.tasks.secret import without_values
 
 LONGEST_MESSAGE = 4_000
@@ -99,3 +103,32 @@ def _traceback_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - as above
         lines = traceback.format_tb(trace, limit=-MOST_FRAMES)
     return "".join(lines)
+
+
+def secrets_of(task: PreparedTask, delivery: Delivery) -> list[str]:
+    """What is not to be seen in an error of this run; from the body, for a task may change its arguments."""
+    try:
+        call = decode_call(delivery.body)
+    except InvalidMessage:
+        return []
+    return task.definition.binding.secrets.values(call.args, call.kwargs)
+
+
+def facts_of_failure(failure: Failure, error: BaseException, secrets: Sequence[str]) -> dict[str, Any]:
+    """For the line of the log."""
+    trace = {"traceback": failure.traceback} if secrets else {"exc_info": error}
+    return {"error": failure.error, "error_msg": failure.message, **trace}
+
+
+def cancelled(context: Context) -> TaskCancelled:
+    """The error of a run on an event loop that was cancelled because its job is to stop."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+    return TaskCancelled(f"{context.task} {context.id} was cancelled while it ran")
+
+
+def is_being_cancelled(error: BaseException) -> bool:
+    """Whether somebody outside cancels the run; a task that raises CancelledError itself has failed."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -77,7 +77,7 @@ class LimitReports:
 
 def _arguments(task: TaskDefinition, delivery: Delivery) -> dict[str, object]:
     call = decode_call(delivery.body)
-    return task.binding.by_name(call.args, call.kwargs)
+    return task.arguments_for_keys(call.args, call.kwargs)
 
 
 def _closable_keys(options: TaskOptions) -> list[str | None]:

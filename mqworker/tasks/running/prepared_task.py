@@ -32,12 +32,17 @@ class PreparedTask:
         "hard_timeout_ms",
         "has_lease",
         "is_async",
+        "is_usual",
         "keeps_result",
+        "takes_batches",
     )
 
     def __init__(self, definition: TaskDefinition, result_ttl_ms: int) -> None:
         self.definition = definition
         self.is_async = definition.is_async
+        self.takes_batches = definition.options.batch is not None
+        self.is_usual = not self.is_async and not self.takes_batches
+        """Whether it runs one delivery at a time, in the thread that asks."""
         self.hard_timeout_ms = definition.options.hard_timeout_ms
         self.has_lease = definition.options.delivery != "at_most_once"
         self.keeps_result = result_ttl_ms > 0

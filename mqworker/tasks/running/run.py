@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 from mqworker.errors import (
-    InvalidMessage,
     PayloadUnavailable,
     RateLimited,
-    TaskCancelled,
     TaskFailed,
 )
 from mqworker.log import get_logger
 from mqworker.model.clock import Clock
 from mqworker.model.delivery import Delivery
-from mqworker.model.envelope import Envelope, decode_call
+from mqworker.model.envelope import Envelope
 from mqworker.model.instant import After
 from mqworker.model.keyring import SEALED
 from mqworker.model.message import LARGEST_BODY_BYTES
@@ -42,11 +39,26 @@ from mqworker.model.settlement import (
 from mqworker.model.strike import ERROR as STRIKE_ERROR
 from mqworker.model.strike import STRUCK, Strike
 from mqworker.model.value_codec import Value
+from mqworker.tasks.batch_context import MemberContext
 from mqworker.tasks.context import Context, TaskLink, current, trace_facts
 from mqworker.tasks.hooks import Hooks
 from mqworker.tasks.payloads import Payloads, without_keys
 from mqworker.tasks.registry import Registry
-from mqworker.tasks.running.failure import settle_failure
+from mqworker.tasks.running.batch_run import (
+    BatchRunner,
+    End,
+    Member,
+    Returned,
+    StartedBatch,
+    is_about_another,
+)
+from mqworker.tasks.running.failure import (
+    cancelled,
+    facts_of_failure,
+    is_being_cancelled,
+    secrets_of,
+    settle_failure,
+)
 from mqworker.tasks.running.prepared_task import CallRefused, PreparedTask
 from mqworker.tasks.running.resources import WorkerResources
 from mqworker.tasks.running.result import ResultRefused, encode_result
@@ -89,17 +101,18 @@ class TaskRunner:
         self._worker = worker
         self._node = node
         self._now_ms = clock.now_ms
-        self._monotonic_s = clock.monotonic_s
+        self.monotonic_s = clock.monotonic_s
         self._monotonic_ms = clock.monotonic_ms
         self._max_bytes = max_message_bytes
         self._hooks = hooks or Hooks()
-        self._link = link
+        self.link = link
         self._chance = chance or random.SystemRandom()
-        self._passes = passes
+        self.passes = passes
         self._prepared: dict[TaskName, PreparedTask] = {}
+        self._batches = BatchRunner(self)
         self._running: set[Context] = set()
         """A message that was lost and came back may run here twice at a time."""
-        self._interruptible: Context | None = None
+        self.interruptible: Context | None = None
         """Whose task is under way in the main thread, so that a signal may raise in it."""
         self._log = get_logger(part="tasks", worker=worker).without_repetition()
         self._strikes: tuple[Strike, ...] = ()
@@ -112,8 +125,8 @@ class TaskRunner:
         task = self._prepared.get(delivery.task) or self._prepare(delivery.task)
         if task is None:
             return self._unknown(delivery)
-        if task.is_async:
-            return self.resources.loop.wait_for(self.arun(delivery, queue))
+        if not task.is_usual:
+            return self._run_unusual(task, delivery, queue)
         try:
             if self._payloads is not None:
                 self._payloads.open_delivery(queue, delivery, has_own_id=queue not in self._other_models)
@@ -125,25 +138,25 @@ class TaskRunner:
         may_be_kept = delivery.start_by_ms or self._strikes
         if may_be_kept and (kept := self._kept_from_starting(task, delivery, envelope)) is not None:
             return kept
-        if not (task.has_lease or self._link is None or self._link.start(queue, delivery)):
+        if not (task.has_lease or self.link is None or self.link.start(queue, delivery)):
             return Release(delivery)
         context = self._enter(task, delivery, queue, envelope)
-        run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
+        run, began_s = Run(self._worker, self._node, self._now_ms()), self.monotonic_s()
         token = current.set(context)
         try:
             # Two blocks: what a signal raises while the inner one ends is still caught by the outer one.
             try:
-                self._interruptible = context
+                self.interruptible = context
                 if context.is_stop_requested:
                     context.stop_if_requested()
                 value = task.call(envelope, context)
             finally:
-                self._interruptible = None
-            run.run_ms = (self._monotonic_s() - began_s) * 1000
-        except self._passes:
+                self.interruptible = None
+            run.run_ms = (self.monotonic_s() - began_s) * 1000
+        except self.passes:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the task, not the worker
-            run.run_ms = (self._monotonic_s() - began_s) * 1000
+            run.run_ms = (self.monotonic_s() - began_s) * 1000
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
@@ -157,6 +170,8 @@ class TaskRunner:
         task = self._prepared.get(delivery.task) or self._prepare(delivery.task)
         if task is None:
             return self._unknown(delivery)
+        if task.takes_batches:
+            return (await self.arun_together([delivery], queue))[0]
         try:
             if self._payloads is not None:
                 await self._aopen(delivery, queue)
@@ -168,27 +183,90 @@ class TaskRunner:
         may_be_kept = delivery.start_by_ms or self._strikes
         if may_be_kept and (kept := self._kept_from_starting(task, delivery, envelope)) is not None:
             return kept
-        if not (task.has_lease or self._link is None or await self._link.astart(queue, delivery)):
+        if not (task.has_lease or self.link is None or await self.link.astart(queue, delivery)):
             return Release(delivery)
         context = self._enter(task, delivery, queue, envelope)
-        run, began_s = Run(self._worker, self._node, self._now_ms()), self._monotonic_s()
+        run, began_s = Run(self._worker, self._node, self._now_ms()), self.monotonic_s()
         token = current.set(context)
         try:
             value = await task.acall(envelope, context)
-            run.run_ms = (self._monotonic_s() - began_s) * 1000
-        except self._passes:
+            run.run_ms = (self.monotonic_s() - began_s) * 1000
+        except self.passes:
             raise
         except BaseException as error:
-            if _is_being_cancelled(error):
+            if is_being_cancelled(error):
                 if not context.is_stop_requested:
                     raise  # the worker stops this run; the delivery is its to release
-                error = _cancelled(context)
-            run.run_ms = (self._monotonic_s() - began_s) * 1000
+                error = cancelled(context)
+            run.run_ms = (self.monotonic_s() - began_s) * 1000
             return self._failed(task, delivery, context, error, run)
         finally:
             current.reset(token)
             self._running.discard(context)
         return self._succeeded(task, delivery, context, envelope, value=value, run=run)
+
+    def run_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        """Run deliveries of one task in one call, if it takes batches; a settlement for each of them."""
+        task = self._prepared.get(deliveries[0].task) or self._prepare(deliveries[0].task)
+        if task is None or not task.takes_batches:
+            return [self.run(each, queue) for each in deliveries]
+        if task.is_async:
+            return self.resources.loop.wait_for(self.arun_together(deliveries, queue))
+        return self._batches.run(task, deliveries, queue)
+
+    async def arun_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        """The same on this event loop."""
+        task = self._prepared.get(deliveries[0].task) or self._prepare(deliveries[0].task)
+        if task is None or not task.takes_batches:
+            return [await self.arun(each, queue) for each in deliveries]
+        return await self._batches.arun(task, deliveries, queue)
+
+    def open_member(self, task: PreparedTask, delivery: Delivery, queue: str) -> Member | Settlement:
+        """One of a batch, ready to run; or what becomes of it, because it cannot be."""
+        try:
+            if self._payloads is not None:
+                self._payloads.open_delivery(queue, delivery, has_own_id=queue not in self._other_models)
+            envelope = task.open(delivery.body)
+        except CallRefused as error:
+            return self._refused(delivery, task, error)
+        except UNOPENED as error:
+            return self._unopened(delivery, queue, error)
+        may_be_kept = delivery.start_by_ms or self._strikes
+        if may_be_kept and (kept := self._kept_from_starting(task, delivery, envelope)) is not None:
+            return kept
+        run = Run(self._worker, self._node, self._now_ms())
+        return Member(delivery, envelope, self._enter(task, delivery, queue, envelope), run)
+
+    @property
+    def may_fetch(self) -> bool:
+        """Whether opening a delivery may have to wait for arguments that are kept elsewhere."""
+        return self._payloads is not None and self._payloads.place is not None
+
+    def leave(self, batch: StartedBatch) -> None:
+        """None of its members runs any more."""
+        self._running.difference_update(batch.context.members)
+
+    def end_members(
+        self, task: PreparedTask, batch: StartedBatch, ends: Sequence[End], began_s: float
+    ) -> Iterator[Settlement]:
+        """What becomes of each; it took its part of the time."""
+        run_ms = (self.monotonic_s() - began_s) * 1000 / batch.size
+        for (delivery, envelope, context, run), end in zip(batch.members, ends, strict=True):
+            run.run_ms = run_ms
+            match end:
+                case Returned(value):
+                    yield self._succeeded(task, delivery, context, envelope, value=value, run=run)
+                case ResultRefused():
+                    yield self._without_result(delivery, context, end, run)
+                case _ if is_about_another(end, context, batch.context):
+                    yield Release(delivery)
+                case _:
+                    yield self._failed(task, delivery, context, end, run)
+
+    def takes_batches(self, task: TaskName) -> bool:
+        """Whether its function takes many calls at once."""
+        prepared = self._prepared.get(task) or self._prepare(task)
+        return prepared is not None and prepared.takes_batches
 
     def is_async(self, task: TaskName) -> bool:
         """Whether deliveries of this task want an event loop."""
@@ -232,22 +310,27 @@ class TaskRunner:
     def tell_buried(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that was given up after its worker died."""
         self._open_for_hooks(delivery, queue)
-        self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
+        self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self.link), error)
 
     def tell_crashed(self, delivery: Delivery, queue: str, error: TaskFailed) -> None:
         """Call the hooks for a message that is run again after its worker died."""
         self._open_for_hooks(delivery, queue)
-        self._hooks.run(self._hooks.crashing, Context(delivery, queue, link=self._link), error)
+        self._hooks.run(self._hooks.crashing, Context(delivery, queue, link=self.link), error)
 
     def interrupt_if_cancelled(self) -> None:
         """Raise `TaskCancelled`, once, if the task that runs in this thread was asked to stop.
 
         For a signal handler in the main thread; what it raises comes out of the task.
         """
-        context = self._interruptible
+        context = self.interruptible
         if context is not None and context.is_stop_requested and not getattr(context, "is_closing", False):
-            self._interruptible = None
+            self.interruptible = None
             context.stop_if_requested()
+
+    def _run_unusual(self, task: PreparedTask, delivery: Delivery, queue: str) -> Settlement:
+        if task.takes_batches:
+            return self.run_together([delivery], queue)[0]
+        return self.resources.loop.wait_for(self.arun(delivery, queue))
 
     async def _aopen(self, delivery: Delivery, queue: str) -> None:
         """Open a body beside the event loop, if it may have to be fetched."""
@@ -279,7 +362,8 @@ class TaskRunner:
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
         if envelope.tags:
             delivery.tags = envelope.tags  # for the events about it
-        context = Context(delivery, queue, envelope.headers, self._link, task.has_lease)
+        kind = MemberContext if task.takes_batches else Context
+        context = kind(delivery, queue, envelope.headers, self.link, task.has_lease)
         self._running.add(context)
         if self._hooks.starting:
             self._hooks.run(self._hooks.starting, context)
@@ -334,18 +418,18 @@ class TaskRunner:
         self, task: PreparedTask, delivery: Delivery, context: Context, error: BaseException, run: Run
     ) -> Settlement:
         policy = task.definition.options.retry
-        secrets = _secrets_of(task, delivery)
+        secrets = secrets_of(task, delivery)
         settlement = settle_failure(
             policy, delivery, context, error, run=run, chance=self._chance, secrets=secrets
         )
         facts = {"task": delivery.task, "task_id": delivery.id, "attempt": delivery.attempt, **trace_facts()}
         match settlement:
             case RetryAt(due=After(ms), failure=Failure() as failure):
-                told = _told(failure, error, secrets)
+                told = facts_of_failure(failure, error, secrets)
                 self._log.warning("delivery_retried", **facts, **told, in_ms=ms)
                 self._hooks.run(self._hooks.retrying, context, error, ms)
             case Bury(reason=reason, failure=Failure() as failure):
-                told = _told(failure, error, secrets)
+                told = facts_of_failure(failure, error, secrets)
                 self._log.error("delivery_buried", **facts, **told, reason=reason)
                 self._hooks.run(self._hooks.failing, context, error)
             case _ if isinstance(error, RateLimited):
@@ -402,34 +486,7 @@ class TaskRunner:
         settlement = settle_unopened(delivery, error)
         if isinstance(settlement, Bury):
             self._log.error("delivery_buried", **facts, reason=settlement.reason, error_msg=str(error))
-            self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self._link), error)
+            self._hooks.run(self._hooks.failing, Context(delivery, queue, link=self.link), error)
         else:
             self._log.warning("call_not_opened", **facts, problem=str(error))
         return settlement
-
-
-def _secrets_of(task: PreparedTask, delivery: Delivery) -> list[str]:
-    """What is not to be seen in an error of this run; from the body, for a task may change its arguments."""
-    try:
-        call = decode_call(delivery.body)
-    except InvalidMessage:
-        return []
-    return task.definition.binding.secrets.values(call.args, call.kwargs)
-
-
-def _told(failure: Failure, error: BaseException, secrets: Sequence[str]) -> dict[str, Any]:
-    trace = {"traceback": failure.traceback} if secrets else {"exc_info": error}
-    return {"error": failure.error, "error_msg": failure.message, **trace}
-
-
-def _cancelled(context: Context) -> TaskCancelled:
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
-    return TaskCancelled(f"{context.task} {context.id} was cancelled while it ran")
-
-
-def _is_being_cancelled(error: BaseException) -> bool:
-    """Whether somebody outside cancels the run; a task that raises CancelledError itself has failed."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

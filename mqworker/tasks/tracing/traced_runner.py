@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -43,6 +43,14 @@ class TracedTaskRunner(TaskRunner):
         if crc32(delivery.id.encode()) < self._below or delivery.body[:1] != TWO_PARTS:
             return await self._recording.arun(delivery, queue)
         return await self._arun(delivery, queue)
+
+    def run_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        """Run deliveries in one call; it finds out itself which of them are recorded."""
+        return self._recording.run_together(deliveries, queue)
+
+    async def arun_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        """The same on this event loop."""
+        return await self._recording.arun_together(deliveries, queue)
 
     def strike(self, strikes: Iterable[Strike]) -> None:
         """Calls that are not to be run from now on; those of before are forgotten."""
@@ -89,6 +97,30 @@ class _RecordingRunner(TaskRunner):
         finally:
             self._tracer.end(delivery, queue, settlement)
         return settlement
+
+    def run_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        settlements: list[Settlement] = []
+        try:
+            settlements = super().run_together(deliveries, queue)
+        finally:
+            self._end_together(deliveries, queue, settlements)
+        return settlements
+
+    async def arun_together(self, deliveries: Sequence[Delivery], queue: str) -> list[Settlement]:
+        settlements: list[Settlement] = []
+        try:
+            settlements = await super().arun_together(deliveries, queue)
+        finally:
+            self._end_together(deliveries, queue, settlements)
+        return settlements
+
+    def _end_together(
+        self, deliveries: Sequence[Delivery], queue: str, settlements: Sequence[Settlement]
+    ) -> None:
+        # Each has its span; they began one inside of the other, so the last one ends first.
+        by_fence = {each.delivery.fence: each for each in settlements}
+        for delivery in reversed(deliveries):
+            self._tracer.end(delivery, queue, by_fence.get(delivery.fence))
 
     def _enter(self, task: PreparedTask, delivery: Delivery, queue: str, envelope: Envelope) -> Context:
         # First of all: the hooks of the application are part of the run.

@@ -7,9 +7,9 @@
 -- ARGV[3]  events kept in the stream, about
 -- ARGV[4]  codec, ARGV[5] block: the `enqueued` events, in the order of the messages
 -- ARGV[6..] the messages, four arguments each: terms, id, guard key, body. The terms, which many have in common, are
---          'priority guard_mode guard_ttl_ms max_crashes due deadline limits task', due '' for now, deadline and limits ''
---          for none; a guard mode after 's<ms>' belongs to the tick of a schedule, with the id 'schedule@tick', and is
---          stored until that instant only: whoever looked at the schedule longer ago must look again
+--          'priority guard_mode guard_ttl_ms max_crashes due deadline limits batch_key task', due '' for now, deadline,
+--          limits and batch key '' for none; a guard mode after 's<ms>' belongs to the tick of a schedule, with the id
+--          'schedule@tick', and is stored until that instant only: whoever looked at the schedule longer ago must look again
 -- Returns  {index from 0, holder id, ...}: messages not stored because that holder has their guard
 -- Errors   MQW_FULL when the queue's length limit would be passed; MQW_STALE when the call is late, does not follow the one that it
 --          says, or holds a tick that comes too long after the look at its schedule
@@ -65,13 +65,14 @@ local function note_tick(id)
 end
 
 -- Terms are read once, however many messages have them.
-local TERMS = '^' .. string.rep('([^ ]*) ', 7) .. '([^ ]*)$'
+local TERMS = '^' .. string.rep('([^ ]*) ', 8) .. '([^ ]*)$'
 local terms_by_text = {}
 local function terms_of(text)
   local terms = terms_by_text[text]
   if terms then return terms end
-  local priority, mode, ttl_ms, max_crashes, due, deadline, limits, task = string.match(text, TERMS)
+  local priority, mode, ttl_ms, max_crashes, due, deadline, limits, batch_key, task = string.match(text, TERMS)
   local extras = deadline == '' and (limits == '' and '-' or 'l') or limits == '' and 'd' or 'b'
+  if batch_key ~= '' then extras = extras == '-' and 'k' or string.upper(extras) end
   local tick_until = string.match(mode, '^s(%d+)')
   local is_tick = tick_until ~= nil
   mode = string.sub(mode, -1)
@@ -82,7 +83,8 @@ local function terms_of(text)
     header = priority .. mode .. extras .. max_crashes .. '00000000',
     task = ' ' .. task .. ' ',
     rest = (mode == '-' and '' or ' ')
-      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (limits == '' and '' or limits .. ' '),
+      .. (deadline == '' and '' or digits(instant_ms(deadline)) .. ' ') .. (limits == '' and '' or limits .. ' ')
+      .. (batch_key == '' and '' or batch_key .. ' '),
   }
   terms_by_text[text] = terms
   return terms

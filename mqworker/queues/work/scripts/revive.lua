@@ -45,7 +45,9 @@ for i = first_id, #ARGV do
     local _, task = id_and_task(record)
     revived[#revived + 1] = id
     -- A deadline that passed would bury it again at once, so it is dropped: whoever revives wants it to run.
-    local text = digits(now_ms) .. string.sub(record, 14, 15) .. (is_limited(record) and 'l' or '-')
+    local extras = is_limited(record) and 'l' or '-'
+    if has_batch_key(record) then extras = extras == '-' and 'k' or 'L' end
+    local text = digits(now_ms) .. string.sub(record, 14, 15) .. extras
       .. string.sub(record, 17, 17) .. '00000000'
     local rest_of_record = string.sub(record, 26)
     if has_deadline(record) then

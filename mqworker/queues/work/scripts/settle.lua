@@ -10,7 +10,7 @@
 --          them, or one for each ('' is none to keep); then the runs, as first fence and length; then the results; then
 --          the others, five arguments each:
 --          'again', fence, due ('' is at once, at the front, limited ones among those of their limits), more failures, more crashes
---          (S: it is a suspect)
+--          (S, A to M: it is a suspect, see parts/record.lua)
 --          'park', fence, due, mark of parts/parked.lua, 0
 --          'bury', fence, letter (JSON), more failures, more crashes
 -- Where slots of max_running become free, those who wait for them are let in here: the claim behind it finds them.
@@ -135,7 +135,7 @@ for i = done_count + 1, #fences do
     local more_failures, more_crashes = is_parked and '0' or ARGV[at + 3], ARGV[at + 4]
     local next_record = delivered_again(record, tonumber(more_failures), more_crashes)
     local kind = more_failures ~= '0' and 'retried'
-      or more_crashes ~= '0' and more_crashes ~= SUSPECT and 'crashed'
+      or more_crashes ~= '0' and not is_suspicion(more_crashes) and 'crashed'
       or 'released'
     again[kind] = again[kind] + 1
     local wish = redis.call('HGET', results, id) or redis.call('HGET', old_results, id)
@@ -179,7 +179,7 @@ local function pass_slots_on()
     local i = places[position]
     local at = first_other + (i - done_count - 1) * stride
     local is_done, verdict = i <= done_count, ARGV[at]
-    local has_crashed = not is_done and verdict ~= 'park' and ARGV[at + 4] ~= '0' and ARGV[at + 4] ~= SUSPECT
+    local has_crashed = not is_done and verdict ~= 'park' and ARGV[at + 4] ~= '0' and not is_suspicion(ARGV[at + 4])
     local has_failed = not is_done and verdict ~= 'park' and ARGV[at + 3] ~= '0'
     if is_done or has_failed or verdict == 'bury' then ran = ran + 1 end
     if (is_done or has_failed or has_crashed) and #parts_of(limits).breakers > 0 then

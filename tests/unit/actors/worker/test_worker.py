@@ -313,7 +313,7 @@ def test_it_tells_the_next_dispatcher_what_it_has_not_begun(stage: Stage) -> Non
 
     ready, reports = greeting(stage)
 
-    assert ready.held == [["default", 1, "quick", b""], ["default", 2, "quick", b""]]
+    assert ready.held == [["default", 1, "quick", b"", 0], ["default", 2, "quick", b"", 0]]
     assert reports == []
 
 

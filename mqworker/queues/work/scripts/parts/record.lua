@@ -1,14 +1,15 @@
 -- record: the text header before every body. Mirrors model/record.py, which documents the layout.
 --
---   1-13 enqueued at, ms | 14 priority | 15 guard mode, a capital for a parent, P without a guard | 16 'd' with a deadline, 'l' with limits, 'b' with both | 17 max crashes, base 36
---   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect
---   26- id, task, [guard], [deadline], [limits], each with a space; body
+--   1-13 enqueued at, ms | 14 priority | 15 guard mode, a capital for a parent, P without a guard | 16 'd' with a deadline, 'l' with
+--   limits, 'b' with both; D, L, B, k (of '-') with a batch key, too | 17 max crashes, base 36
+--   18-20 deliveries | 21-23 failures | 24 losses, A to Z on probation | 25 crashes, or S for a suspect, A to M in smaller batches
+--   26- id, task, [guard], [deadline], [limits], [batch key], each with a space; body
 --   A permit stands before the limits, with a ';' behind it: 'admitted at ms+valid for ms' in the ready line, 'valid for
 --   ms' since it was claimed. Behind the limits, after a '&', stands what it costs of rates by weight, if any, with commas.
 
 local HOLE = '-' -- what cancel leaves in the ready list: removing from the middle would cost O(n)
 
-local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlmnIRWTLNP%-][dlb%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zS]'
+local HEADER = '^' .. string.rep('%d', 14) .. '[irwtlmnIRWTLNP%-][dlbkDLB%-][%w%-]' .. string.rep('%d', 6) .. '[%da-pA-Z][%da-zA-MS]'
 local ID_AND_TASK = '^[%w_.:@/+=~%-]+ [%w_.%-]+ '
 
 -- A deadline of more digits is not an instant, and no number that Lua or Python could count with.
@@ -20,8 +21,9 @@ local function is_record(text)
   local fields = ID_AND_TASK
   if string.sub(text, 15, 15) ~= '-' then fields = fields .. '[!-~]+ ' end
   local extras = string.sub(text, 16, 16)
-  if extras == 'd' or extras == 'b' then fields = fields .. DEADLINE end
-  if extras == 'l' or extras == 'b' then fields = fields .. '[!-~]+ ' end
+  if string.find('dbDB', extras, 1, true) then fields = fields .. DEADLINE end
+  if string.find('lbLB', extras, 1, true) then fields = fields .. '[!-~]+ ' end
+  if string.find('kDLB', extras, 1, true) then fields = fields .. '[!-~]+ ' end
   return string.match(text, fields, 26) ~= nil
 end
 
@@ -57,12 +59,16 @@ end
 
 local function has_deadline(record)
   local extras = string.sub(record, 16, 16)
-  return extras == 'd' or extras == 'b'
+  return extras == 'd' or extras == 'b' or extras == 'D' or extras == 'B'
+end
+
+local function has_batch_key(record)
+  return string.match(record, '^[kDLB]', 16) ~= nil
 end
 
 local function is_limited(record)
   local extras = string.sub(record, 16, 16)
-  return extras == 'l' or extras == 'b'
+  return extras == 'l' or extras == 'b' or extras == 'L' or extras == 'B'
 end
 
 local function deadline_of(record)
@@ -100,7 +106,7 @@ local function is_over(record, now_ms)
   return has_deadline(record) and (deadline_of(record) or 0) <= now_ms
 end
 
-local MOST_LOSSES, MOST_CRASHES, SUSPECT = 25, 35, 'S'
+local MOST_LOSSES, MOST_CRASHES = 25, 35
 local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 
 local function digit(count, most)
@@ -108,12 +114,17 @@ local function digit(count, most)
   return string.sub(DIGITS, count + 1, count + 1)
 end
 
+-- Whether the mark of crashes is a suspicion: S, or A to M for one that runs in batches.
+local function is_suspicion(mark)
+  return string.find(mark, '^%u$') ~= nil
+end
+
 -- Deliveries, failures and crashes.
 local function counts(record)
   local crashes = string.sub(record, 25, 25)
   return tonumber(string.sub(record, 18, 20)),
     tonumber(string.sub(record, 21, 23)),
-    crashes == SUSPECT and 0 or tonumber(crashes, 36)
+    is_suspicion(crashes) and 0 or tonumber(crashes, 36)
 end
 
 local function is_on_probation(record)
@@ -130,15 +141,19 @@ local function on_probation(record)
   return string.sub(record, 1, 23) .. string.char(65 + losses_of(record)) .. string.sub(record, 25)
 end
 
--- The record after one more delivery: so many more failures; more crashes as a number, or SUSPECT when it ran beside
--- others; so many more losses. What fails has ended: suspicion and losses are forgotten. What crashed runs alone.
+-- The record after one more delivery: so many more failures; more crashes as a number, or the mark of a suspicion when it
+-- ran beside others; so many more losses. What fails has ended: suspicion and losses are forgotten. What crashed runs alone.
 local function delivered_again(record, more_failures, more_crashes, more_losses)
   local deliveries, failures, crashes = counts(record)
   local has_failed = more_failures > 0
   local losses = has_failed and 0 or losses_of(record) + (more_losses or 0)
   local mark = digit(crashes + (tonumber(more_crashes) or 0), MOST_CRASHES)
-  local was_suspect = string.sub(record, 25, 25) == SUSPECT
-  if mark == '0' and (more_crashes == SUSPECT or was_suspect and not has_failed) then mark = SUSPECT end
+  local old_mark = string.sub(record, 25, 25)
+  if mark == '0' and is_suspicion(more_crashes or '0') then
+    mark = more_crashes
+  elseif mark == '0' and is_suspicion(old_mark) and not has_failed then
+    mark = old_mark
+  end
   return string.sub(record, 1, 17)
     .. string.format('%03d%03d', math.min(deliveries + 1, 999), math.min(failures + more_failures, 999))
     .. digit(losses, MOST_LOSSES)
@@ -151,6 +166,7 @@ local function body_of(record)
   if guard_mode(record) ~= '-' then pattern = pattern .. '[^ ]+ ' end
   if has_deadline(record) then pattern = pattern .. '%d+ ' end
   if is_limited(record) then pattern = pattern .. '[^ ]+ ' end
+  if has_batch_key(record) then pattern = pattern .. '[^ ]+ ' end
   local _, last = string.find(record, pattern, 26)
   return string.sub(record, (last or 0) + 1)
 end
