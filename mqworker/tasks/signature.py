@@ -165,6 +165,6 @@ class Signature(Step[R_co]):
         for name in definition.binding.parameters[:inputs]:
             if any(is_row or name in argument_names(key) for key in keys):
                 raise InvalidArgument(
-                    f"{self.task} in a workflow: its rate, share or batch goes by {name!r}, its input, "
-                    "not known yet"
+                    f"{self.task} in a workflow: its rate, share or batch goes by {name!r}, which is its "
+                    "input, not known yet"
                 )
