@@ -74,6 +74,7 @@ class Broker:
         self._topics = topics
         self._roster = roster
         self._is_checked = False
+        self._is_answered = True
         self._rounds = Rounds(ROUND_MS, log, store.quarantine)
         self._looks = QueueLooks(store, roster, Patrol(ROUND_MS), log)
         self._busy: deque[QueueName] = deque()
@@ -103,6 +104,7 @@ class Broker:
             is_answered = not self._looks.is_troubled
         if is_answered:
             self._topics.turn(now_ms)
+        self._is_answered = is_answered
         fired = [] if self._tracer is None else self._tracer.take()
         return [Post(EXPORTER, TelemetryGathered(fired))] if fired else ()
 
@@ -110,8 +112,10 @@ class Broker:
         """Until something is due."""
         if self._busy:
             return 0
-        look_in_ms = self._looks.patrol.due_in_ms(now_ms)
-        return min(self._rounds.due_in_ms(now_ms), look_in_ms, self._topics.due_in_ms(now_ms))
+        waits_ms = [self._rounds.due_in_ms(now_ms), self._looks.patrol.due_in_ms(now_ms)]
+        if self._is_answered:  # else topics are left out of turns, and would be due all the time
+            waits_ms.append(self._topics.due_in_ms(now_ms))
+        return min(waits_ms)
 
     def watched(self) -> Iterable[Watched]:
         """The subscriptions to wake-ups."""

@@ -71,6 +71,8 @@ class RecoveryScanner:
 
     def next_turn_in_ms(self, now_ms: int) -> int:
         """Until the next look."""
+        if self._looks.is_troubled:  # nothing else is done then, and would be due all the time
+            return min(self._rounds.due_in_ms(now_ms), self._looks.patrol.due_in_ms(now_ms))
         patrols = (self._looks.patrol, self._forgetting.patrol)
         waits_ms = [self._rounds.due_in_ms(now_ms), *(patrol.due_in_ms(now_ms) for patrol in patrols)]
         return 0 if self._busy else min(waits_ms)
