@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import psutil
 
+from mqworker import App
 from tests.support.deadline import wait_until
 from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
@@ -24,6 +26,8 @@ def cpu_s(node: RealNode) -> dict[str, float]:
 
 def test_no_process_spins_while_the_server_is_away() -> None:
     with RealServer() as server, RealNode(server.url, "tests.system.foreign_app:app") as node:
+        with closing(App("caller", redis_url=server.url)) as caller:
+            caller.send("foreign.echo", "there").result(timeout=DEADLINE_S)
         server.kill()
         wait_until(lambda: node.log().count("store_unavailable") >= 2, "actors say so", DEADLINE_S)
 
