@@ -26,6 +26,7 @@ def cpu_s(node: RealNode) -> dict[str, float]:
 
 def test_no_process_spins_while_the_server_is_away() -> None:
     with RealServer() as server, RealNode(server.url, "tests.system.foreign_app:app") as node:
+        wait_until(lambda: '"what": "tasks"' in node.log(), "its tasks are known by name", DEADLINE_S)
         with closing(App("caller", redis_url=server.url)) as caller:
             caller.send("foreign.echo", "there").result(timeout=DEADLINE_S)
         server.kill()
