@@ -28,7 +28,7 @@ def test_no_process_spins_while_the_server_is_away() -> None:
     with RealServer() as server, RealNode(server.url, "tests.system.foreign_app:app") as node:
         wait_until(lambda: '"what": "tasks"' in node.log(), "its tasks are known by name", DEADLINE_S)
         with closing(App("caller", redis_url=server.url)) as caller:
-            caller.send("foreign.echo", "there").result(timeout=DEADLINE_S)
+            caller.send("tests.system.foreign_app.echo", "there").result(timeout=DEADLINE_S)
         server.kill()
         wait_until(lambda: node.log().count("store_unavailable") >= 2, "actors say so", DEADLINE_S)
 
