@@ -18,7 +18,8 @@ from tests.support.real_node import RealNode
 from tests.support.real_server import RealServer
 
 WAIT_S = 90.0
-KILLS = 1_000 if os.environ.get("DRILL_SIZE") == "full" else 12
+KILLS = 500 if os.environ.get("DRILL_SIZE") == "full" else 12
+"""Of a producer, and as many of workers."""
 ABOVE = 1_000
 APP = """
 from mqworker import App
