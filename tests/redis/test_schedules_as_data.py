@@ -459,6 +459,23 @@ def test_an_index_that_is_lost_is_made_again(
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("field", ["looked_ms", "cursor"])
+def test_what_a_stranger_wrote_beside_the_index_stops_nobody(
+    app: App, task: Task[[str], None], server: RealServer, field: str
+) -> None:
+    app.schedules.put("a", task.s("x"), every=TICK_MS / 1000)
+    with server.client() as client:
+        client.hset("mqw:schedules", "beside", "rubbish")
+        client.hset("mqw:{mqw:schedules}:meta", field, "for ever")
+        client.hset("mqw:{mqw:schedules}:marks", "a", "for ever")
+        client.hset("mqw:{mqw:schedules}:history", "a", b"\xff F:1:1 x")
+        client.zadd("mqw:{mqw:schedules}:forget", {b"\xff": 1, b"q \xfe": 2})
+
+    fire_until(app, 2)
+
+    assert app.schedules.history("a")[0].kind == "fired"
+
+
 def test_a_full_queue_keeps_its_ticks_waiting_and_no_others(app: App, task: Task[[str], None]) -> None:
     app.queue("small", limit=1)
     app.schedules.put("a", task.using(queue="small").s("x"), every=TICK_MS / 1000)
