@@ -37,5 +37,5 @@ def bill(ctx: Context) -> None:
 
 
 if __name__ == "__main__":
-    for schedule in app.schedules.values():
+    for schedule in app.schedules.declared.values():
         print(schedule.name, schedule.timing)

@@ -270,8 +270,9 @@ class Lying:
         )
         self._note(found, "node name", f"{NAMESPACE}:nodes", self.raw.smembers(f"{NAMESPACE}:nodes"))
         self._note(found, "topic", f"{NAMESPACE}:topics", self.raw.smembers(f"{NAMESPACE}:topics"))
-        published = set(self.raw.hkeys(f"{NAMESPACE}:schedules")) - set(self.own_apps)
-        found["schedule", f"{NAMESPACE}:schedules"] = len(published)
+        schedules = self.raw.hkeys(f"{NAMESPACE}:schedules")
+        foreign = [name for name in schedules if name.partition(b"/")[0] not in self.own_apps]
+        found["schedule", f"{NAMESPACE}:schedules"] = len(foreign)
         for queue in registered:
             self._look_at_queue(found, queue.decode())
         return {place: count for place, count in found.items() if count}

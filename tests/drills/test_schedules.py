@@ -10,6 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 import redis
 
@@ -34,6 +37,8 @@ CALLS = ScheduleCalls("mqw")
 DEADLINE_S = 300.0
 ROUND_LIMIT_MS = 10.0
 PAGE = 10_000
+KINDS = ("kill", "kill", "kill", "stop", "nothing")
+SERVER_KILLS = 2
 ID_AT = 25  # in a record, behind its numbers
 
 
@@ -62,28 +67,41 @@ class Brokers:
             process.kill()
             process.wait()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def _begun(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._command, cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
 def test_d33_what_was_due_was_fired_and_nothing_twice(sized: Sized, report: Report) -> None:
-    count, seconds = sized(2_000, 100_000), sized(15, 240)
+    count, seconds = sized(2_000, 100_000), sized(15, 150)
     chance = random.Random(33)  # noqa: S311
     with RealServer(aof="always") as server, server.client() as client:
         store = open_store(server.url)
-        brokers = Brokers(server.url)
         store_all(store, [spec_of(number, sized(2, 100)) for number in range(count)])
         deleted_at_ms: dict[str, int] = {}
         strikes: Counter[str] = Counter()
-        ends_at = time.monotonic() + seconds
-        while time.monotonic() < ends_at:
-            strikes[strike(chance, brokers, server)] += 1
-            name = name_of(chance.randrange(count))
-            if name not in deleted_at_ms and chance.random() < 0.3:
-                store.run(CALLS.delete(name, DATA))
-                deleted_at_ms[name] = now_ms(client)
-            time.sleep(chance.uniform(0.1, 1.0))
-        brokers.close()
+        began = time.monotonic()
+        with Brokers(server.url) as brokers:
+            while (passed := (time.monotonic() - began) / seconds) < 1:
+                kind = (
+                    "server"
+                    if passed > (1 + strikes["server"]) / (1 + SERVER_KILLS)
+                    else chance.choice(KINDS)
+                )
+                strike(kind, chance, brokers, server)
+                strikes[kind] += 1
+                name = name_of(chance.randrange(count))
+                if name not in deleted_at_ms and chance.random() < 0.3:
+                    store.run(CALLS.delete(name, DATA))
+                    deleted_at_ms[name] = now_ms(client)
+                time.sleep(chance.uniform(0.1, 1.0))
         until_ms = now_ms(client)
         fire_the_rest(store, client, until_ms)
 
@@ -149,8 +167,7 @@ def store_all(store: Store, specs: Sequence[ScheduleSpec]) -> None:
         assert store.run(CALLS.store(DATA, specs[start : start + 1_000])) == []
 
 
-def strike(chance: random.Random, brokers: Brokers, server: RealServer) -> str:
-    kind = chance.choice(["kill", "kill", "kill", "stop", "nothing", "server"])
+def strike(kind: str, chance: random.Random, brokers: Brokers, server: RealServer) -> None:
     number = chance.randrange(BROKERS)
     if kind == "kill":
         brokers.kill(number)
@@ -158,8 +175,14 @@ def strike(chance: random.Random, brokers: Brokers, server: RealServer) -> str:
         brokers.stop_for(number, chance.uniform(0.5, 3.0))
     elif kind == "server":
         server.kill()
-        server.start()
-    return kind
+        server.start(wait=False)
+        wait_until(lambda: is_there(server), "the server has read its log", DEADLINE_S)
+
+
+def is_there(server: RealServer) -> bool:
+    with suppress(redis.ConnectionError, redis.exceptions.BusyLoadingError), server.client() as client:
+        return bool(client.ping())
+    return False
 
 
 def firing_of(store: Store) -> ScheduleFiring:

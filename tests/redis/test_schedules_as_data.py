@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +22,7 @@ from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.schedule import Cron
 from mqworker.queues.catalogue import Rsmq
+from mqworker.queues.work.queue import WorkQueue
 from mqworker.settings import Settings
 from mqworker.store.store import Store
 from mqworker.tasks.schedules.calls import Advance, ScheduleCalls
@@ -25,6 +31,7 @@ from mqworker.tasks.schedules.schedule import publish_schedules
 from mqworker.tasks.task import Task
 from tests.support.deadline import wait_until
 from tests.support.hand_broker import HandBroker
+from tests.support.messages import open_store
 from tests.support.real_server import RealServer
 
 TICK_MS = 100
@@ -452,6 +459,23 @@ def test_an_index_that_is_lost_is_made_again(
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("field", ["looked_ms", "cursor"])
+def test_what_a_stranger_wrote_beside_the_index_stops_nobody(
+    app: App, task: Task[[str], None], server: RealServer, field: str
+) -> None:
+    app.schedules.put("a", task.s("x"), every=TICK_MS / 1000)
+    with server.client() as client:
+        client.hset("mqw:schedules", "beside", "rubbish")
+        client.hset("mqw:{mqw:schedules}:meta", field, "for ever")
+        client.hset("mqw:{mqw:schedules}:marks", "a", "for ever")
+        client.hset("mqw:{mqw:schedules}:history", "a", b"\xff F:1:1 x")
+        client.zadd("mqw:{mqw:schedules}:forget", {b"\xff": 1, b"q \xfe": 2})
+
+    fire_until(app, 2)
+
+    assert app.schedules.history("a")[0].kind == "fired"
+
+
 def test_a_full_queue_keeps_its_ticks_waiting_and_no_others(app: App, task: Task[[str], None]) -> None:
     app.queue("small", limit=1)
     app.schedules.put("a", task.using(queue="small").s("x"), every=TICK_MS / 1000)
@@ -473,6 +497,63 @@ def test_brokers_share_what_is_due(app: App, task: Task[[str], None]) -> None:
 
     assert [len(each) for each in taken] == [200, 200, 50]
     assert len(set.union(*taken)) == 450
+
+
+def test_what_changes_while_brokers_fire_fires_each_tick_once_and_none_in_a_pause(
+    app: App, task: Task[[str], None], server: RealServer
+) -> None:
+    options: dict[str, Any] = {"every": TICK_MS / 1000, "catch_up": "all"}
+    app.schedules.put("steady", task.s("x"), **options)
+    with firing_beside(server, 3):
+        pauses = []
+        for turn in range(15):
+            app.schedules.put("a", task.s("one"), **options)
+            app.schedules.put("b", task.s(str(turn)), **options)
+            time.sleep(TICK_MS / 1000)  # so that there is something to fire
+            app.schedules.pause("a")
+            state = app.schedules.get("a")
+            assert state is not None
+            time.sleep(TICK_MS / 1000)
+            pauses.append((state.paused_at_ms or 0, now_ms(app)))
+            app.schedules.resume("a")
+            app.schedules.delete("b")
+        app.schedules.delete("a")
+        deleted_at_ms = now_ms(app)
+        wait_until(lambda: now_ms(app) > deleted_at_ms + 3_000, "claims ended")
+
+    ids = fired(app)
+    ticks = {
+        name: [int(each.partition("@")[2]) for each in ids if each.startswith(f"{name}@")] for name in "ab"
+    }
+    steady = sorted(int(each.partition("@")[2]) for each in ids if each.startswith("steady@"))
+    assert len(ids) == len(set(ids))
+    assert steady == list(range(steady[0], steady[-1] + 1, TICK_MS))
+    assert len(ticks["a"]) > 5
+    assert len(ticks["b"]) > 5
+    assert max(ticks["a"] + ticks["b"]) <= deleted_at_ms
+    assert [tick for tick in ticks["a"] for since, until in pauses if since < tick <= until] == []
+
+
+@contextmanager
+def firing_beside(server: RealServer, count: int) -> Iterator[None]:
+    """So many brokers, each with connections of its own, for as long as the block runs."""
+    is_over = threading.Event()
+
+    def fire() -> None:
+        store = open_store(server.url)
+        firing = ScheduleFiring(store, "mqw", lambda queue: WorkQueue(queue, store), get_logger())
+        while not is_over.is_set():
+            firing.fire()
+        store.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        running = [pool.submit(fire) for _ in range(count)]
+        try:
+            yield
+        finally:
+            is_over.set()
+        for each in running:
+            each.result()
 
 
 class KilledBeforeTheIndex:

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from mqworker import App
 from mqworker.model.names import QueueName
 from mqworker.operate.audit import read_audit
 from mqworker.operate.causes import read_causes
@@ -260,3 +261,28 @@ def _bytes_sent(page: TestClient, path: str) -> int:
     with page.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
         assert answer.status_code == 200, path
         return len(b"".join(answer.iter_raw()))
+
+
+def test_schedules_as_data_are_shown_by_the_page_and_told_apart(page: TestClient, system: System) -> None:
+    app = App("shop", settings=system.settings)
+    task = app.task(name="t.report")(lambda: None)
+    for number in range(130):
+        app.schedules.put(f"acme/s{number:03}", task.s(), every=3600 + number)
+    app.schedules.put("zoo/nightly", task.s(), cron="0 3 * * *", timezone="Europe/Berlin")
+    app.schedules.run_now("zoo/nightly")
+    app.close()
+
+    first, second = page.get("/schedules"), page.get("/schedules?offset=100")
+    of_one = page.get("/schedules?prefix=acme/")
+    behind = page.get("/schedules?prefix=acme/&after=acme/s099")
+    one = page.get("/schedule?name=zoo/nightly").text
+    told = page.get("/api/v1/schedules?prefix=zoo/").json()
+    strange = page.get("/schedules?offset=-1&after=%22%3E%00&prefix=%ff")
+
+    rows = [each.text.count('scope="row"') for each in (first, second, of_one, behind)]
+    assert rows == [100, 31, 100, 30]
+    assert "31 more fire later" in first.text
+    assert "run by hand" in one
+    assert "delete-schedule" in one
+    assert [each["owner"] for each in told["schedules"]] == ["data"]
+    assert strange.status_code == 200

@@ -30,7 +30,7 @@ from mqworker.model.record import decode_record
 from mqworker.queues.work.keys import TYPE_BY_PART, WorkQueueKeys
 from mqworker.queues.work.snapshots import decode_node
 from mqworker.tasks.running.progress import decode_progress
-from mqworker.tasks.schedules.published import decode_published
+from mqworker.tasks.schedules.stored import decode_stored
 from tests.drills.hostile import NASTY
 
 PLACE = b"1 0:1:00112233445566ff "
@@ -173,7 +173,7 @@ def test_a_wake_up_hands_over_numbers_that_fit_or_nothing(text: bytes, prefix: b
 @given(text=FOREIGN)
 @settings(deadline=None)
 def test_readers_answer_with_a_value_or_a_refusal(text: bytes) -> None:
-    for read in (lambda: decode_record(text, 1), lambda: decode_published(text)):
+    for read in (lambda: decode_record(text, 1), lambda: decode_stored(b"a", text)):
         try:
             read()
         except InvalidMessage:

@@ -50,7 +50,7 @@ look_at_types()
 for at = 2, first_schedule - 1, 2 do
   local member, score = ARGV[at], ARGV[at + 1]
   -- Unless it was deleted once more since: then it is to be forgotten once more.
-  if tonumber(redis.call('ZSCORE', forget, member) or 0) == tonumber(score) then redis.call('ZREM', forget, member) end
+  if tonumber(redis.call('ZSCORE', forget, member) or -1) == tonumber(score) then redis.call('ZREM', forget, member) end
 end
 local advanced = 0
 for at = first_schedule, #ARGV, 5 do

@@ -10,6 +10,6 @@
 local ticks = KEYS[1]
 local name, deleted_ms = ARGV[1], tonumber(ARGV[2])
 
-local newest = tonumber(redis.call('HGET', ticks, name) or 0)
-if newest and newest > deleted_ms then return 0 end
+local newest = tonumber(redis.call('HGET', ticks, name) or 0) or 0
+if newest > deleted_ms then return 0 end
 return redis.call('HDEL', ticks, name)

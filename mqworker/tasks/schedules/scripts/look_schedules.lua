@@ -19,7 +19,7 @@ look_at_types()
 local count = redis.call('HLEN', specs)
 
 -- What is due by a clock that was set back since may be due much sooner by the new one: all are looked at again.
-local looked_ms = tonumber(redis.call('HGET', schedules_meta, 'looked_ms') or 0)
+local looked_ms = tonumber(redis.call('HGET', schedules_meta, 'looked_ms') or 0) or 0
 if looked_ms > now_ms + CLOCK_WENT_BACK_MS then
   if redis.call('ZCARD', due) > 0 then redis.call('ZUNIONSTORE', due, 1, due, 'WEIGHTS', 0) end
   looked_ms = 0
@@ -29,6 +29,7 @@ if count > 0 and now_ms > looked_ms then redis.call('HSET', schedules_meta, 'loo
 -- Another program took something out of the index, or put a schedule beside it: a page of all is compared in each look.
 if count ~= redis.call('ZCARD', due) or count ~= redis.call('ZCARD', names) then
   local cursor = redis.call('HGET', schedules_meta, 'cursor') or '0'
+  if #cursor > 19 or not string.match(cursor, '^%d+$') then cursor = '0' end
   local page = redis.call('HSCAN', specs, cursor, 'COUNT', MENDED_AT_ONCE)
   for at = 1, #page[2], 2 do
     redis.call('ZADD', due, 'NX', 0, page[2][at])

@@ -17,7 +17,7 @@ local text = redis.call('HGET', specs, name)
 if not parts_of(text) then return -1 end
 local is_paused = string.match(redis.call('HGET', marks, name) or '', '^%d+$') ~= nil
 if is_paused == is_pause then return 0 end
-redis.call('HSET', marks, name, (is_pause and '' or '-') .. digits(now_ms))
 local revision = next_revision(name, is_pause and NEVER_MS or 0)
+redis.call('HSET', marks, name, (is_pause and '' or '-') .. digits(now_ms))
 redis.call('HSET', specs, name, revision .. string.match(text, ' .*$'))
 return 1

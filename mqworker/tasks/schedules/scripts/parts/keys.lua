@@ -26,8 +26,9 @@ end
 
 -- A schedule is looked at as soon as anything about it has changed; what a broker worked out before is void then.
 local function next_revision(name, at_ms)
+  local revision = redis.call('HINCRBY', schedules_meta, 'revision', 1)
   redis.call('ZADD', due, digits(at_ms), name)
-  return digits(redis.call('HINCRBY', schedules_meta, 'revision', 1))
+  return digits(revision)
 end
 
 -- Where it came at the same times in the same queue, it goes on from where it was; else it begins now.
@@ -35,12 +36,13 @@ local function store_schedule(name, owner, times, queue, json)
   local _, known_owner, since, known_times, known_queue, known_json = parts_of(redis.call('HGET', specs, name))
   if known_owner == owner and known_times == times and known_queue == queue and known_json == json then return end
   if known_times ~= times or known_queue ~= queue then since = digits(now_ms) end
+  local revision = next_revision(name, 0)
   if known_queue and known_queue ~= queue then
     redis.call('ZADD', forget, digits(now_ms + FORGET_AFTER_MS), known_queue .. ' ' .. name)
   end
   redis.call('ZREM', forget, queue .. ' ' .. name)
   redis.call('ZADD', names, 0, name)
-  local text = { next_revision(name, 0), owner, since, times, queue, json }
+  local text = { revision, owner, since, times, queue, json }
   redis.call('HSET', specs, name, table.concat(text, ' '))
 end
 
