@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mqworker.errors import InvalidArgument, InvalidMessage
 from mqworker.model.clock import SystemClock
-from mqworker.model.envelope import encode_call
+from mqworker.model.envelope import decode_call, encode_call
 from mqworker.model.instant import After
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
@@ -111,9 +111,10 @@ def test_whatever_stands_in_the_place_of_a_part_is_read_or_refused(data: st.Data
         text[where] = value
 
     try:
-        read_message(json.dumps(text).encode())
+        read = read_message(json.dumps(text).encode())
     except (InvalidMessage, MessageRefused, UnknownName):
         return
+    assert decode_call(read.body)
 
 
 def test_msgpack_is_read_within_the_same_bounds() -> None:
