@@ -28,7 +28,7 @@ _MEANING_BY_VERDICT = {
 
 @server_group("migrate")
 def migrate_command() -> None:
-    """Come from Celery: see what carries over; give back what was taken."""
+    """Come from Celery: see what carries over, or go back."""
 
 
 @migrate_command.command()
