@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage, NotSupported
 from mqworker.model.assembled_call import Origin
@@ -173,7 +173,7 @@ class Task(NamesOfCelery, Generic[P, R]):
         queue: str | None = None,
         task_id: str | None = None,
         headers: Mapping[str, str] | None = None,
-        **others: object,
+        **others: Never,
     ) -> Job[R]:
         """`using(...).enqueue(...)` with the keywords of Celery, of which 9 is the most urgent priority."""
         celery_names.check_call(countdown, eta, others)

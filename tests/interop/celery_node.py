@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -96,6 +96,22 @@ class CeleryNode:
         """SIGKILL the supervisor; the kernel ends the others."""
         self.killed |= set(self._node.live_children().values())
         self._node.kill()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """SIGSTOP for all of it, and SIGCONT at the end."""
+        pids = [self._node.process.pid, *self._node.live_children().values()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def log(self) -> str:
+        """What it logged so far."""
+        return (self.folder / "log").read_text()
 
     def __enter__(self) -> Self:
         self.start()

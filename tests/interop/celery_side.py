@@ -131,6 +131,12 @@ def fleet(amount):
     return int(amount)
 
 
+def slow(amount):
+    for number in range(int(amount)):
+        count.apply_async((number,), {"pause": 3.0})
+    return int(amount)
+
+
 def results():
     """What Celery's own AsyncResult reads of calls that only our node runs."""
     told = {}
@@ -168,7 +174,7 @@ def results():
 
 def main():
     command, *words = sys.argv[1:]
-    print(json.dumps({"produce": produce, "fleet": fleet, "results": results}[command](*words)))
+    print(json.dumps({"produce": produce, "fleet": fleet, "slow": slow, "results": results}[command](*words)))
 
 
 if __name__ == "__main__":

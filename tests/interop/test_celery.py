@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_a_mixed_fleet_runs_each_message_once(
     assert {by[number] for number in range(0, FLEET, 2)} == {"ours", "celery"}, "both took part"
     assert {by[number] for number in range(1, FLEET, 2)} == {"celery"}
     assert raw.hlen("unacked") == 0
+
+
+def test_a_node_that_is_stopped_longer_than_its_lease_overwrites_nothing(
+    celery: RealCelery, server: RealServer, queue: CeleryTaskQueue, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    celery.run("slow", 4)
+    with CeleryNode(tmp_path, server.url) as first:
+        first.wait_until(lambda: len(first.begun()) >= 2, "both workers have one")
+        held = set(first.begun())
+        with first.stopped(), CeleryNode(tmp_path / "other", server.url) as second:
+            second.wait_until(lambda: held <= second.ended().keys(), "another node has run them, too")
+            second.wait_until(lambda: not any(queue.counts().values()), "nothing is left")
+
+        first.wait_until(lambda: held <= first.ended().keys(), "the late ones have come to their end")
+        first.wait_until(lambda: re.search("delivery_lost|lease_lost", first.log()), "they were refused")
+    assert all(len(runs) == 1 for runs in second.ended().values())
 
 
 def test_celerys_async_result_reads_what_our_node_says(

@@ -242,6 +242,9 @@ BROKEN: dict[str, bytes] = {
     "unknown type": text("x", {"__type__": "money", "__value__": "1"}).encode(),
     "eta": text("x", eta="tomorrow").encode(),
     "no id": text("").encode(),
+    "a link that cannot be sent": text(
+        "x", embed={"callbacks": [{"task": "shop.told", "options": {"countdown": 1e300}}]}
+    ).encode(),
 }
 
 
@@ -267,6 +270,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "task_serializer = 'json'",
     ),
     "yaml": (text("x").replace("application/json", YAML), "task_serializer = 'json'"),
+    "a list": (text("x").replace('"application/json"', "[]"), "accepted are JSON and msgpack"),
     "zstd": (text("x", compression="application/zstd"), "gzip and bzip2"),
     "chord": (text("x", embed={"chord": {"task": "shop.sum"}}), "member of a chord"),
     "chord_unlock": (text("x", task="celery.chord_unlock"), "counts the members of a chord"),
@@ -411,14 +415,18 @@ def test_another_process_settles_what_it_adopted_with_all_that_follows(
     assert len(successor.claim(5)) == 1
 
 
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [(b"\x81\xc4\x01x\x01", "cannot be a key in JSON"), (b"\xc1", "are not an encoded value")],
+)
 def test_a_result_that_json_has_no_words_for_fails_in_a_sentence(
-    queue: CeleryTaskQueue, raw: redis.Redis
+    queue: CeleryTaskQueue, raw: redis.Redis, result: bytes, sentence: str
 ) -> None:
     raw.lpush(Q, text("a"))
 
-    queue.settle(Ack(queue.claim()[0], b"\x81\xc4\x01x\x01"))  # {b"x": 1}
+    queue.settle(Ack(queue.claim()[0], result))
 
-    assert "cannot be a key in JSON" in result_of(raw, "a")["result"]["exc_message"][0]
+    assert sentence in result_of(raw, "a")["result"]["exc_message"][0]
     assert len(queue.burials()) == 1
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqworker.model.settlement import Bury, Failure
+from mqworker.model.instant import After
+from mqworker.model.settlement import Bury, Failure, RetryAt
 from mqworker.queues.celery.queue import CeleryOptions, CeleryTaskQueue
 from mqworker.queues.rsmq.queue import RsmqQueue
 from tests.support.command_line import CommandLine
@@ -159,6 +160,23 @@ def test_dead_letters_of_celery_are_listed_shown_and_put_back(
     assert burial.id in listed.output
     assert "NotSupported: the body is a pickle" in shown.output
     assert (retried.exit_code, old.burials(), len(old.claim(5))) == (0, [], 1)
+
+
+def test_what_waits_goes_back_to_celery(line: CommandLine, old: CeleryTaskQueue) -> None:
+    old.enqueue(a_message())
+    old.settle(RetryAt(old.claim()[0], After(60_000)))
+
+    result = line.type("migrate", "back", "celery")
+
+    assert result.output == "1 message of queue celery back in Celery's lists\n"
+    assert old.counts() == {"waiting": 1, "later": 0, "held": 0, "dead": 1}
+
+
+def test_only_queues_of_celery_go_back(line: CommandLine, old: CeleryTaskQueue) -> None:  # noqa: ARG001 - as below
+    result = line.type("migrate", "back", "legacy")
+
+    assert result.exit_code == 2
+    assert "accepted are queues of Celery that a node has consumed of late: celery" in result.stderr
 
 
 def test_what_celerys_queue_has_no_place_for_is_refused(line: CommandLine, old: CeleryTaskQueue) -> None:  # noqa: ARG001 - a node that has it

@@ -28,7 +28,7 @@ _MEANING_BY_VERDICT = {
 
 @server_group("migrate")
 def migrate_command() -> None:
-    """Come from Celery: see what carries over; give back what was taken."""
+    """Come from Celery: see what carries over, or go back."""
 
 
 @migrate_command.command()
@@ -41,10 +41,11 @@ def migrate_command() -> None:
 )
 @JSON
 def celery(app: str, directory: Path, *, is_json: bool) -> None:
-    """List what a Celery project uses, with file and line, and what it is here.
+    """List what a Celery project uses, and what it is here.
 
-    APP is what Celery's own -A takes: proj.celery:app. Only the source is read: nothing of it is imported or
-    run, and Celery need not be installed. What is built while the program runs is not seen.
+    APP is what Celery's own -A takes: proj.celery:app. Each use has its file and line. Only the source is
+    read: nothing of it is imported or run, and Celery need not be installed. What is built while the program
+    runs is not seen.
     """
     found = survey(directory.resolve(), app)
     if is_json:
@@ -60,7 +61,7 @@ def celery(app: str, directory: Path, *, is_json: bool) -> None:
 @click.argument("queue", metavar="QUEUE")
 @click.pass_obj
 def back(target: Target, queue: str) -> None:
-    """Give what waits here for its time or its next try back to Celery's lists.
+    """Put what waits for its time or next try into Celery's lists.
 
     For the way back to Celery, when no node of ours goes on. What a living node holds is not touched.
     """

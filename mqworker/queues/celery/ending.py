@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mqworker.errors import InvalidMessage
 from mqworker.model.delivery import Delivery
 from mqworker.model.message import NO_TASK
 from mqworker.model.settlement import Ack, Bury, Failure, RetryAt, Settlement
@@ -23,6 +24,7 @@ from mqworker.queues.celery.outgoing import (
     failure_value,
 )
 from mqworker.queues.celery.values import to_kombu
+from mqworker.store.exchange import UNREADABLE
 
 EXPIRED = Failure("TaskRevokedError", "expired")
 
@@ -42,7 +44,7 @@ class Endings:
             case Ack(delivery, result):
                 try:
                     value = to_kombu(unpack(result or PACKED_NONE))
-                except TypeError as error:
+                except (TypeError, InvalidMessage) as error:
                     failure = Failure("InvalidResult", f"the result cannot be written for Celery: {error}")
                     return self.ended(Bury(delivery, "result_not_accepted", failure), message, now_ms)
                 return Ended(settlement, self._after_success(message, value, now_ms))
@@ -52,6 +54,15 @@ class Endings:
                 told = Failure("TaskFailed", reason) if told is None else told
                 return Ended(settlement, self._after_failure(message, told, now_ms), _dead_id(settlement))
         return Ended(settlement)
+
+    def check(self, message: CeleryMessage, now_ms: int) -> None:
+        """Make what follows once before the task runs; raises `InvalidMessage` where that fails."""
+        following = FollowingMessages(self.keys, message, now_ms)
+        try:
+            for _ in (*following.after_success(None), *following.after_failure()):
+                pass
+        except UNREADABLE as error:
+            raise InvalidMessage(f"what is to follow the task cannot be sent: {error}") from error
 
     def expired(self, delivery: Delivery, message: CeleryMessage, now_ms: int) -> Ended:
         """Too late to begin: dropped, and told to be revoked, as Celery's workers do it."""

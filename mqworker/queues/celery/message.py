@@ -35,7 +35,7 @@ MOST_RETRIES = 900
 MOST_FOLLOWING = 1_000
 
 _JSON, _MSGPACK = "application/json", "application/x-msgpack"
-_PICKLES = frozenset({"application/x-python-serialize", "pickle"})
+_PICKLES = ("application/x-python-serialize", "pickle")
 EXACT_BODY = "mqw_body"
 """A header of ours: the encoded call in base64, where its arguments in JSON would come back changed."""
 _PROTOCOL_HEADERS = frozenset(
@@ -96,6 +96,11 @@ class CeleryMessage:
     errbacks: Sequence[Mapping[str, Any]] = ()
     chain: Sequence[Mapping[str, Any]] = ()
     """What follows, the next one last."""
+
+    @property
+    def has_following(self) -> bool:
+        """Whether anything is sent when it ends."""
+        return bool(self.callbacks or self.errbacks or self.chain)
 
     @property
     def id(self) -> MessageId:

@@ -29,6 +29,7 @@ from mqworker.queues.celery.outgoing import ResultPlace
 from mqworker.queues.celery.sending import text_of
 from mqworker.queues.celery.tasks_left import TasksLeft
 from mqworker.queues.queue_model import Capability
+from mqworker.store.exchange import UNREADABLE
 from mqworker.store.link.cluster_connection import ClusterConnection
 from mqworker.store.procedure import Commands, Procedure
 from mqworker.store.store import Store
@@ -175,7 +176,9 @@ class CeleryTaskQueue:
         unread = UnreadableDelivery(taken.fence, taken.raw, "")
         try:
             message = read_message(taken.raw)
-        except (InvalidMessage, MessageRefused) as error:
+            if message.has_following:
+                self._endings.check(message, now_ms)
+        except (InvalidMessage, MessageRefused, *UNREADABLE) as error:
             return self._refused(replace(unread, problem=str(error)), error, now_ms)
         except UnknownName as error:
             if self._left.note(taken.raw):
@@ -191,7 +194,7 @@ class CeleryTaskQueue:
         return delivery
 
     def _refused(self, unread: UnreadableDelivery, error: Exception, now_ms: int) -> Ended:
-        is_foreign = isinstance(error, InvalidMessage)
+        is_foreign = not isinstance(error, MessageRefused)
         settlement = Bury(
             unread,
             "undecodable" if is_foreign else "refused",
@@ -234,7 +237,7 @@ class CeleryTaskQueue:
         for (fence, _), text in zip(known, stored, strict=True):
             try:
                 self._held[fence] = read_message(_without_head(text or b""))
-            except (InvalidMessage, MessageRefused, UnknownName):
+            except (InvalidMessage, MessageRefused, UnknownName, *UNREADABLE):
                 continue  # changed by somebody else: it is settled without any writes
 
     def _extend(self, deliveries: Sequence[Delivery], lease_ms: int) -> Procedure[list[Delivery]]:

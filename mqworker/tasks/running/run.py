@@ -397,7 +397,8 @@ class TaskRunner:
         return Ack(delivery, result, run)
 
     def _encoded(self, value: Value, queue: str, message: MessageId) -> bytes:
-        if self._payloads is None:
+        # In queues of other models a result is not stored by us: who reads it knows neither keys nor places.
+        if self._payloads is None or queue in self._other_models:
             return encode_result(value, self._max_bytes)
         result = encode_result(value, self._payloads.most_bytes(self._max_bytes))
         try:

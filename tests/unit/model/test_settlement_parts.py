@@ -9,7 +9,17 @@ from mqworker.model.delivery import Delivery
 from mqworker.model.instant import After, At
 from mqworker.model.names import MessageId, TaskName
 from mqworker.model.record import decode_record, encode_delivery
-from mqworker.model.settlement import Ack, Bury, Crash, Failure, Park, Release, RetryAt, Settlement
+from mqworker.model.settlement import (
+    UNKNOWN_TASK,
+    Ack,
+    Bury,
+    Crash,
+    Failure,
+    Park,
+    Release,
+    RetryAt,
+    Settlement,
+)
 from mqworker.model.settlement_parts import parts_of, settlement_of
 
 HELD = Delivery(7, MessageId("m"), TaskName("t"), b"body", 1_700_000_000_000)
@@ -20,9 +30,11 @@ FAILURE = Failure("ValueError", "no", "trace")
     "settlement",
     [
         Ack(HELD),
+        Ack(HELD, b"result"),
         RetryAt(HELD, After(5), FAILURE),
         RetryAt(HELD, At(1_700_000_000_000)),
         Park(HELD, After(30_000), FAILURE),
+        Park(HELD, After(30_000), FAILURE, UNKNOWN_TASK),
         Release(HELD),
         Crash(HELD),
         Bury(HELD, "why", FAILURE, evidence={"cause": "SIGKILL"}),

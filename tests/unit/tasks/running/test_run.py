@@ -16,9 +16,12 @@ from mqworker.log import add_processors, configure_logging, get_logger, keep_pro
 from mqworker.model.clock import ManualClock
 from mqworker.model.delivery import Delivery
 from mqworker.model.envelope import encode_call
+from mqworker.model.keyring import Keyring, SigningKey
 from mqworker.model.names import MessageId, TaskName
+from mqworker.model.seal import Seal
 from mqworker.model.settlement import Ack
 from mqworker.tasks.context import name_task
+from mqworker.tasks.payloads import Payloads
 from mqworker.tasks.running.run import TaskRunner
 
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -77,3 +80,23 @@ def test_a_line_of_a_task_names_the_task_and_what_it_bound_by_structlog() -> Non
     assert (second["task"], second["task_id"]) == ("asay", "m2")
     assert "order" not in second
     assert set(third) == {"timestamp", "level", "event"}
+
+
+def test_a_result_for_a_queue_of_another_model_is_not_sealed() -> None:
+    """Who reads it there, Celery's AsyncResult for one, knows no keys."""
+    app = App("shop")
+    app.task(name="seven")(lambda: 7)
+    seal = Seal(Keyring(SigningKey("k", b"0" * 32), accept_unsigned=["celery"]), "mqw")
+    runner = TaskRunner(
+        app.registry,
+        worker="worker:0",
+        node="n",
+        clock=ManualClock(),
+        payloads=Payloads(seal),
+        other_models={"celery"},
+    )
+
+    end = runner.run(a_delivery("seven", 1), "celery")
+
+    assert isinstance(end, Ack)
+    assert end.result == b"\x07"
