@@ -1,4 +1,4 @@
-"""How long until a call of an outbox stands in Redis: `python -m benchmarks.outbox_lag URL [PER_S] [SECONDS]`.
+"""How long until a call of an outbox is in Redis: `python -m benchmarks.outbox_lag URL [PER_S] [SECONDS]`.
 
 A producer commits so many transactions a second, each with one call; the tasks, run by a node on the same
 machine, write down when Redis got the call and when its transaction began.

@@ -108,11 +108,12 @@ class MoverThread:
         """One pass; how many milliseconds until the next."""
         try:
             return self._pass()
-        except MqworkerError as error:
+        except StoreUnavailable as error:
             self._note_trouble(error)
-        except Exception as error:  # noqa: BLE001 - a row or a driver that nobody foresaw must not end the mover
-            self._log.exception("outbox_pass_failed")
+        # Broad, for a row or a driver that nobody foresaw must not end the mover: it would fail again.
+        except Exception as error:  # noqa: BLE001 - same
             self._note_trouble(error)
+            self._close()  # its tables may be others by now
         return AFTER_TROUBLE_MS
 
     def _pass(self) -> int:
@@ -152,8 +153,15 @@ class MoverThread:
     def _note_trouble(self, error: Exception) -> None:
         trouble = masked_text(str(error) or type(error).__name__)
         if trouble != self.picture.trouble:
-            self._log.warning("outbox_unavailable", reason=trouble)
+            self._log.warning(
+                "outbox_unavailable", reason=trouble, exc_info=not isinstance(error, MqworkerError)
+            )
         self.picture = replace(self.picture, trouble=trouble)
+
+    def _close(self) -> None:
+        mover, self._mover = self._mover, None
+        if mover is not None:
+            mover.close()
 
     def _take_turn(self, outbox: str) -> bool:
         """Whether this mover is the one that works. Two may think so for a moment."""

@@ -331,6 +331,21 @@ def test_a_delay_counts_from_when_the_row_was_written(place: OutboxPlace) -> Non
     assert place.queue().find(place.committed[1]).state == "delayed"
 
 
+def test_tables_that_were_made_anew_are_another_outbox(place: OutboxPlace) -> None:
+    place.commit(2)
+    place.move_all(place.mover())
+    place.run_all()
+    with place.engine.begin() as connection:
+        ROWS.metadata.drop_all(connection)
+        ROWS.metadata.create_all(connection)
+    place.commit(2)
+
+    place.move_all(place.mover())
+    place.run_all()
+
+    place.assert_each_ran_once()
+
+
 def test_a_database_without_the_tables_says_which_command_makes_them(place: OutboxPlace) -> None:
     ROWS.metadata.drop_all(place.engine)
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -206,7 +205,7 @@ def test_what_has_no_place_in_an_outbox_says_so(place: OutboxPlace, app: App, ta
 def test_a_queue_of_gq_keeps_its_own_way_into_a_transaction(place: OutboxPlace, app: App) -> None:
     app.queue("ledger", model=Gq(url=place.url))
     task = app.task(name="book", queue="ledger")(double)
-    with create_engine(place.url).begin() as connection:
+    with place.engine.begin() as connection:
         task.using(session=connection).enqueue(1)
 
     assert place.rows_left() == 0

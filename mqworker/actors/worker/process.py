@@ -65,6 +65,12 @@ def main(control: Mailbox, start: ChildStart) -> int:
         logs = JobLogs(lambda queue: app.connections.beside(queue_name(queue)), clock, settings.job_log_lines)
         add_processors(logs.watch)
     index, quarantine = int(start.name.partition(":")[2]), quarantine_of(start)
+    if index == 0 and app.connections.outbox is not None and settings.outbox_url is None:
+        logger_of(start).warning(
+            "outbox_not_moved",
+            problem="the app has an outbox, and this node does not move its rows",
+            to_do="set MQWORKER_OUTBOX_URL here, or on another node",
+        )
     slots = RunSlots(start.slots_path)
     resources = open_resources(app, settings.lifespan_timeout_s)
     tracer = None if settings.otel == "off" else open_tracer(app, start, slots, index)

@@ -174,18 +174,28 @@ def _outbox_families(children: Sequence[Child]) -> Iterator[str]:
     """Of the node that moves the rows; those that stand by tell nothing."""
     moving = [each for each in outboxes_of(children) if not each.is_standby]
     for name, explanation, value in (
-        ("rows", "Rows of the outbox that wait to be moved into Redis.", lambda each: each.rows),
         (
-            "lag_seconds",
+            "mqworker_outbox_rows",
+            "Rows of the outbox that wait to be moved into Redis.",
+            lambda each: each.rows,
+        ),
+        (
+            "mqworker_outbox_lag_seconds",
             "Age of the oldest row of the outbox that waits; goes on while its database does not answer.",
             lambda each: each.lag_ms / 1000,
         ),
-        ("quarantined_rows", "Rows of the outbox that cannot be moved.", lambda each: each.bad),
-        ("up", "Whether rows of the outbox can be moved.", lambda each: int(not each.trouble)),
+        (
+            "mqworker_outbox_quarantined_rows",
+            "Rows of the outbox that cannot be moved.",
+            lambda each: each.bad,
+        ),
+        (
+            "mqworker_outbox_up",
+            "Whether rows of the outbox can be moved.",
+            lambda each: int(not each.trouble),
+        ),
     ):
-        yield from family(
-            f"mqworker_outbox_{name}", "gauge", explanation, [("", {}, value(each)) for each in moving]
-        )
+        yield from family(name, "gauge", explanation, [("", {}, value(each)) for each in moving])
 
 
 def _task_families(plain: Sequence[Plain]) -> Iterator[str]:

@@ -133,6 +133,10 @@ class OutboxMover:
         """What has not been moved."""
         return self._rows.waiting(self._positions(sorted(self._open)))
 
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._rows.close()
+
     def troubles(self) -> dict[str, str]:
         """Queues that refuse what is to be moved, and why."""
         return {queue: each.trouble for queue, each in self._progress.items() if each.trouble}
