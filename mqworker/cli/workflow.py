@@ -69,7 +69,7 @@ def show(target: Target, id_: str, is_json: bool) -> None:  # noqa: FBT001 - cli
 @click.argument("id_", metavar="ID")
 @click.pass_obj
 def cancel(target: Target, id_: str) -> None:
-    """Cancel a workflow, or the tree of a job: all that waits or runs, and what that has spawned."""
+    """Cancel a workflow, or a job with all that it has spawned."""
     with target.open() as system, audited(system, "workflow cancel", id_, what=id_) as doing:
         if not cancel_workflow(system, id_):
             raise MqworkerError(
