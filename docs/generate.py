@@ -33,7 +33,7 @@ EXPORTS = {
     "Payloads": "Keyring SigningKey EncryptionKey Files S3",
     "Options": "Retry Rate MaxRunning Breaker Fair Unique Rsmq Gq CeleryQueue Secret",
     "Jobs": "Job JobStatus as_completed wait_all aas_completed await_all",
-    "Workflows": "chain group chord WorkflowJob WorkflowMember MemberFailure",
+    "Workflows": "chain group chord graph StepGraph GraphStep WorkflowJob WorkflowMember MemberFailure",
 }
 """What `mqworker` exports, in the order in which people look for it; a test finds what is missing."""
 VALUES = frozenset(

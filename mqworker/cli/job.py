@@ -26,7 +26,7 @@ from mqworker.operate.lake import find_in_lake
 from mqworker.operate.outbox import outbox_tells
 from mqworker.operate.reasons import reasons
 from mqworker.operate.visible_body import BodyHidden, kept_as, visible_value
-from mqworker.operate.workflows import find_workflow
+from mqworker.operate.workflows import cancel_workflow, find_workflow
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.snapshots import read_nodes, read_system
 from mqworker.queues.work.steps import WorkQueueSteps
@@ -132,19 +132,27 @@ def explain(target: Target, id_: str, queue: str | None, is_json: bool) -> None:
     "--timeout", "timeout_s", type=float, default=CANCEL_TIMEOUT_S, show_default=True,
     help="Seconds to wait until a running task has stopped.",
 )  # fmt: skip
+@click.option("--tree", "is_tree", is_flag=True, help="And all that it has spawned.")
 @click.pass_obj
-def cancel(target: Target, id_: str, queue: str | None, is_kill: bool, timeout_s: float) -> None:  # noqa: FBT001
+def cancel(
+    target: Target, id_: str, queue: str | None, *, is_kill: bool, timeout_s: float, is_tree: bool
+) -> None:
     """Take a waiting message out, or stop a running one."""
     with target.open() as server:
         work, found = server.find(id_, queue)
-        words = (found.id, "-q", work.name, *(("--kill",) if is_kill else ()))
+        flags = [flag for flag, is_set in (("--kill", is_kill), ("--tree", is_tree)) if is_set]
+        words = (found.id, "-q", work.name, *flags)
         with audited(server, "job cancel", *words, queue=work.name, what=found.id) as doing:
+            was_tree = is_tree and cancel_workflow(server, found.id)
             state = cancel_and_wait(
                 work, found.id, server.settings.namespace, is_kill=is_kill, timeout_s=timeout_s
             )
-            if state is not Cancelling.CANCELLED:
+            if was_tree and state is Cancelling.ENDED:
+                doing.tell(f"all that {found.id} of queue {work.name} has spawned is cancelled")
+            elif state is not Cancelling.CANCELLED:
                 raise _not_cancelled(state, work, found.id, is_kill=is_kill, timeout_s=timeout_s)
-            doing.tell(f"{found.id} of queue {work.name} is cancelled")
+            else:
+                doing.tell(f"{found.id} of queue {work.name} is cancelled")
 
 
 def _not_cancelled(

@@ -268,7 +268,7 @@ COMMANDS = {
     "strike": LazyCommand("Skip calls of a task with certain arguments, for a while.", _load_strike),
     "stats": LazyCommand("Show throughput, failures, wait and run by task, up to a day.", _load_stats),
     "schedule": LazyCommand("Look at schedules; make, pause, run and delete them.", _load_schedule),
-    "workflow": LazyCommand("Look at workflows and their members.", _load_workflow),
+    "workflow": LazyCommand("Look at workflows and their members, and cancel them.", _load_workflow),
     "web": LazyCommand("Show everything in a browser, live, and act on it.", _load_web),
     "audit": LazyCommand("Show who did what, the newest first.", _load_audit),
     "pipeline": LazyCommand("Archive what happened, ask about it, and enqueue in bulk.", _load_pipeline),

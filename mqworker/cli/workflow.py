@@ -1,4 +1,4 @@
-"""`mqworker workflow`: one workflow with its members and where each of them is."""
+"""`mqworker workflow`: one workflow with its members and where each of them is; and its end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 
 import click
 
+from mqworker.cli.audited import audited
 from mqworker.cli.server import JSON, Target, server_group
 from mqworker.cli.table import Cell, Column, table
 from mqworker.cli.terminal import terminal_width
+from mqworker.errors import MqworkerError
 from mqworker.operate.documents import workflow_document, workflows_document
 from mqworker.operate.wording import duration, safe
-from mqworker.operate.workflows import WorkflowView, read_workflow, read_workflows, workflow_summary
+from mqworker.operate.workflows import (
+    WorkflowView,
+    cancel_workflow,
+    read_workflow,
+    read_workflows,
+    workflow_summary,
+)
 
 _COLUMNS = (
     Column("member", "<", is_whole=True),
@@ -26,7 +34,7 @@ _MOST_SHOWN = 200
 
 @server_group("workflow")
 def workflow_command() -> None:
-    """Look at workflows and their members."""
+    """Look at workflows and their members, and cancel them."""
 
 
 @workflow_command.command("list")
@@ -55,6 +63,19 @@ def show(target: Target, id_: str, is_json: bool) -> None:  # noqa: FBT001 - cli
     with target.open() as system:
         view = read_workflow(system, id_)
     click.echo(json.dumps(workflow_document(view)) if is_json else "\n".join(workflow_lines(view)))
+
+
+@workflow_command.command()
+@click.argument("id_", metavar="ID")
+@click.pass_obj
+def cancel(target: Target, id_: str) -> None:
+    """Cancel a workflow, or a job with all that it has spawned."""
+    with target.open() as system, audited(system, "workflow cancel", id_, what=id_) as doing:
+        if not cancel_workflow(system, id_):
+            raise MqworkerError(
+                f"workflow {safe(id_)} has ended, or there is none: there is nothing to cancel"
+            )
+        doing.tell(f"workflow {id_} is cancelled")
 
 
 def workflow_lines(view: WorkflowView) -> list[str]:

@@ -66,6 +66,10 @@ class Envelope:
     workflow: str | None = None
     tags: tuple[str, ...] = ()
 
+    def count_of_places(self) -> int:
+        """How many of the first arguments are None: at the most so many places wait for an input."""
+        return next((at for at, each in enumerate(self.args) if each is not None), len(self.args))
+
 
 def encode_call(
     args: Sequence[Value], kwargs: Mapping[str, Value], options: CallOptions | None = None
@@ -109,11 +113,6 @@ def with_arguments(body: bytes, count: int, packed: bytes) -> bytes:
     ):
         raise InvalidMessage("a call that takes several inputs has no place for them")
     return body[:at] + packed[len(array_header(count)) :] + body[at + count :]
-
-
-def count_of_places(args: Sequence[Value]) -> int:
-    """How many of the first arguments are None: at the most so many places wait for an input."""
-    return next((at for at, each in enumerate(args) if each is not None), len(args))
 
 
 def with_headers(body: bytes, headers: Mapping[str, str]) -> bytes:

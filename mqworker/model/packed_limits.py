@@ -7,7 +7,7 @@ walks over headers and lengths only, and never into an item that is not there.
 from mqworker.errors import InvalidMessage
 
 DEEPEST = 32
-MOST_NODES = 10_000
+MOST_NODES = 50_000
 SEALED_EXTENSION = 100
 """A sealed value in the place of one (assembled_call.py)."""
 KNOWN_EXTENSIONS = frozenset((*range(1, 8), SEALED_EXTENSION))

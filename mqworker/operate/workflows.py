@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mqworker.errors import MqworkerError
+from mqworker.model.clock import SystemClock
 from mqworker.model.names import MessageId, QueueName, message_id, parse_message_id, parse_queue_name
 from mqworker.operate.system import System
 from mqworker.operate.wording import counted
 from mqworker.queues.work.keys import workflow_key, workflows_key
 from mqworker.store.script import Call, RawReply, scripts_of
+from mqworker.tasks.connections import Connections
 from mqworker.tasks.outcome import JobStatus
+from mqworker.tasks.workflows.job import tree_of
 from mqworker.tasks.workflows.members import status_of_end, statuses_in_queue
 from mqworker.tasks.workflows.outcome import member_id
 
@@ -25,7 +28,7 @@ script = scripts_of(__package__)
 SLICE = 200
 MOST_NODES = 2_000
 MOST_LISTED = 200
-_ENDED = {"succeeded", "failed", "cancelled", "expired"}
+_ENDED = {"succeeded", "failed", "cancelled", "expired", "skipped"}
 _STATE_BY_WORD = {"running": "running", "done": "succeeded", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -99,7 +102,7 @@ def find_workflow(system: System, workflow: str) -> WorkflowView | None:
     """The same; None where there is none."""
     flow = message_id(workflow)
     slices = list(_slices(system, flow))
-    state, end, kept_ms, _ = slices[0]
+    state, end, kept_ms, *_ = slices[0]
     if not state:
         return None
     word, _, failed = state.decode(errors="replace").partition(" ")
@@ -111,7 +114,7 @@ def find_workflow(system: System, workflow: str) -> WorkflowView | None:
         failed_node=int(failed) if failed.isdecimal() else None,
         end=int(end) if end.isdigit() else 0,
         nodes=tuple(_with_states(system, named, is_over=word == "cancelled")),
-        is_whole=len(slices) * SLICE < MOST_NODES or not slices[-1][3],
+        is_whole=len(slices) * SLICE < MOST_NODES or not (slices[-1][3] or slices[-1][4]),
         kept_ms=kept_ms if kept_ms > 0 else None,
     )
 
@@ -130,6 +133,15 @@ def read_workflows(system: System) -> list[WorkflowLine]:
     ]
 
 
+def cancel_workflow(system: System, workflow: str) -> bool:
+    """Cancel a workflow, or all that a job has spawned, with that job; False when there is none that runs."""
+    connections = Connections(lambda: system.settings, SystemClock())
+    try:
+        return tree_of(message_id(workflow), connections).cancel()
+    finally:
+        connections.close()
+
+
 def workflow_summary(view: WorkflowView) -> str:
     """In words."""
     parts = ", ".join(f"{count:,} {state}" for state, count in view.counts.items())
@@ -144,7 +156,7 @@ def _slices(system: System, flow: MessageId) -> Iterator[RawReply]:
             Call(script("look_workflow"), (key,), (first, SLICE), lambda raw: raw)
         )
         yield reply
-        if len(reply[3]) < SLICE:  # numbers are given without gaps
+        if len(reply[3]) < SLICE and not reply[4]:  # numbers are given without gaps, but for spawned ones
             return
 
 

@@ -13,14 +13,7 @@ from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeAlias,
 
 from mqworker.errors import ConfigurationError, InvalidArgument, InvalidMessage, NotSupported
 from mqworker.model.assembled_call import Origin
-from mqworker.model.envelope import (
-    CallOptions,
-    count_of_places,
-    decode_call,
-    encode_call,
-    explain,
-    with_headers,
-)
+from mqworker.model.envelope import CallOptions, decode_call, encode_call, explain, with_headers
 from mqworker.model.guard import Guard, chosen_id_guard
 from mqworker.model.limits import limits_of, with_queue_limit
 from mqworker.model.message import Enqueued, Message
@@ -341,7 +334,7 @@ class Task(NamesOfCelery, Generic[P, R]):
         call = decode_call(body)
         is_member = plan.extra is not None and plan.extra.workflow is not None
         # None holds the place of each input of a workflow's member, which only its broker knows.
-        first = count_of_places(call.args) if is_member else 0
+        first = call.count_of_places() if is_member else 0
         try:
             self.definition.rebuild(call.args, call.kwargs, first=first)
         except InvalidMessage as error:

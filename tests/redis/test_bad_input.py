@@ -190,6 +190,7 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
         calls.beat(CONSUMER),  # type: ignore[arg-type]
         calls.reap(CONSUMER, 0, 100, losses=1),  # type: ignore[arg-type]
         calls.begin_probation(delivery.fence, CONSUMER),  # type: ignore[arg-type]
+        calls.begin_spawn(delivery.fence, CONSUMER),  # type: ignore[arg-type]
         calls.promote(100),
         calls.expire(100),
         calls.cancel(waiting[-1], 0, 1_000),  # type: ignore[arg-type]
@@ -214,7 +215,7 @@ def calls_of(queue: WorkQueue, raw: RawQueue) -> list[Call[Any]]:
     ]
 
 
-CALL_COUNT = 34
+CALL_COUNT = 35
 KEY_COUNT = 18
 
 

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqworker import App, GraphStep, JobStatus, MemberFailure, StepGraph, graph
-from mqworker.errors import TaskFailed
+from mqworker import (
+    App,
+    EncryptionKey,
+    Files,
+    GraphStep,
+    JobStatus,
+    Keyring,
+    MemberFailure,
+    StepGraph,
+    chain,
+    graph,
+    group,
+)
+from mqworker.errors import InvalidArgument, TaskFailed
 from mqworker.settings import Settings
 from tests.support.hand_broker import HandBroker
 from tests.support.hand_worker import HandWorker
@@ -157,3 +171,186 @@ def test_any_graph_does_what_the_model_says(server: RealServer, plan: Plan) -> N
     assert job.status() is JobStatus.SUCCEEDED
     assert job.result(timeout=0) == (sinks[0] if len(sinks) == 1 else sinks)
     site.app.close()
+
+
+class Small:
+    """An app with a few tasks, and hands for it; `log` is what ran."""
+
+    def __init__(self, app: App) -> None:
+        self.app, self.log = app, list[object]()
+        self.worker, self.broker = HandWorker(app), HandBroker(app)
+
+        @app.task
+        def add(first: int, second: int, more: int = 0) -> int:
+            self.log.append(("add", first, second, more))
+            return first + second + more
+
+        @app.task(retry=0)
+        def fail(number: int) -> int:
+            raise ValueError(f"no {number}")
+
+        @app.task
+        def handle(failure: MemberFailure) -> str:
+            self.log.append(("handle", failure.message))
+            return failure.message
+
+        @app.task
+        def total(numbers: list[int | MemberFailure]) -> int:
+            return sum(each for each in numbers if isinstance(each, int))
+
+        self.add, self.fail, self.handle, self.total = add, fail, handle, total
+
+    def carry_on(self, rounds: int = 8) -> None:
+        for _ in range(rounds):
+            self.broker.round()
+            self.worker.run_all()
+        self.broker.round()
+
+
+@pytest.fixture(params=["plain", "encrypted", "offloaded"])
+def small(server: RealServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Small]:
+    app = App(
+        "shop",
+        settings=Settings(redis_url=server.url),
+        keys=Keyring(EncryptionKey("k1", b"x" * 32)) if request.param == "encrypted" else None,
+        offload=Files(tmp_path, above=1, most=100_000) if request.param == "offloaded" else None,
+    )
+    yield Small(app)
+    app.close()
+
+
+def test_results_of_several_steps_are_the_first_arguments_in_order(small: Small) -> None:
+    whole = graph()
+    one = whole.step(small.add.s(1, 0))
+    two = whole.step(small.add.s(2, 0))
+    three = whole.step(small.add.s(more=100), after=(two, one))
+    whole.step(small.add.s(5), after=three)
+    whole.step(small.add.si(7, 7), after=[one, three])
+    job = whole.enqueue()
+
+    small.carry_on()
+
+    assert ("add", 2, 1, 100) in small.log
+    assert job.result(timeout=0) == [108, 14]
+
+
+def test_a_step_may_be_a_whole_workflow_and_a_graph_a_step_of_one(small: Small) -> None:
+    inner = graph()
+    first = inner.step(small.add.s(1))  # with the input of the whole graph
+    inner.step(group(small.add.s(10), chain(small.add.s(20), small.add.s(0))), after=first)
+    job = chain(small.add.s(1, 1), inner, small.total.s()).enqueue()
+
+    small.carry_on(12)
+
+    assert job.result(timeout=0) == 13 + 23
+
+
+def test_a_group_that_collects_failures_goes_on_with_values_within_a_graph(small: Small) -> None:
+    whole = graph()
+    members = whole.step(group(small.fail.s(1), small.add.s(1, 1), on_failure="collect"))
+    whole.step(small.total.s(), after=members)
+    job = whole.enqueue()
+
+    small.carry_on()
+
+    assert job.result(timeout=0) == 2
+
+
+def test_branches_for_failures_run_once_and_get_the_failure_and_the_workflow_has_failed(small: Small) -> None:
+    job = chain(small.add.s(1, 1), small.fail.si(7), small.add.s(3)).on_error(small.handle.s()).enqueue()
+    inner = group(chain(small.fail.s(1), small.add.s(1)).link_error(small.handle.s()), small.add.s(1, 1))
+    other = inner.enqueue()
+
+    small.carry_on()
+
+    assert sorted(each for each in small.log if isinstance(each, tuple) and each[0] == "handle") == [
+        ("handle", "no 1"),
+        ("handle", "no 7"),
+    ]
+    assert (job.status(), other.status()) == (JobStatus.FAILED, JobStatus.FAILED)
+    with pytest.raises(TaskFailed, match=r"member 1.*no 7"):
+        job.result(timeout=0)
+    statuses = [member.status for member in job.members()]
+    assert statuses == [JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.SKIPPED, JobStatus.SUCCEEDED]
+
+
+def test_links_follow_beside_and_the_outcome_stays_that_of_the_call(small: Small) -> None:
+    linked = small.add.s(2, 2).link(small.add.s(10), small.add.s(20)).on_error(small.handle.s()).enqueue()
+
+    small.carry_on()
+
+    assert linked.result(timeout=0) == 4
+    assert small.log[1:] == [("add", 4, 10, 0), ("add", 4, 20, 0)]
+
+
+def test_options_of_a_call_are_set_by_our_names_and_by_those_of_celery(small: Small) -> None:
+    call = small.add.s(1, 1)
+
+    assert call.set(queue="slow", priority=7).plan.queue == "slow"
+    assert call.set(countdown=60).plan == call.set(delay=60).plan
+    assert call.set(expires=60).plan == call.set(deadline=60).plan
+    assert call.set(immutable=True).is_immutable
+    assert call.plan.queue == "default"
+    with pytest.raises(InvalidArgument, match="delay and countdown are both given"):
+        call.set(countdown=60, delay=60)
+
+
+def test_a_graph_with_a_mistake_in_it_is_refused_where_it_is_made(small: Small) -> None:
+    whole, other = graph(), graph()
+    one = whole.step(small.add.s(1, 1))
+    two = whole.step(small.add.s(2), after=one)
+    foreign = other.step(small.add.s(1, 1))
+    strangers = App("other", settings=small.app.settings)
+
+    @strangers.task
+    def strange() -> None: ...
+
+    with pytest.raises(InvalidArgument, match=r"step 0 \(.*add\) is of another graph; accepted are"):
+        whole.step(small.add.s(1), after=foreign)
+    with pytest.raises(InvalidArgument, match="twice; accepted are other steps of its graph, each once"):
+        whole.step(small.add.s(1), after=(one, one))
+    with pytest.raises(InvalidArgument, match=r"follows from .* itself"):
+        one.after(one)
+    with pytest.raises(InvalidArgument, match="accepted are steps of this graph"):
+        whole.step(small.add.s(1), after=[small.add.s(1, 1)])  # type: ignore[list-item] # wrong on purpose
+    with pytest.raises(InvalidArgument, match=r"not a step; accepted are task\.s"):
+        whole.step(small.add)  # type: ignore[arg-type] # wrong on purpose
+    with pytest.raises(InvalidArgument, match="another app"):
+        whole.step(strange.s())
+    with pytest.raises(InvalidArgument, match="graph has no steps; accepted is at least one"):
+        graph().enqueue()
+    with pytest.raises(InvalidArgument, match="group without members"):
+        chain(small.add.s(1, 1)).on_error(group()).enqueue()
+    with pytest.raises(InvalidArgument, match="no call is given"):
+        small.add.s(1, 1).link()
+    wrong = graph()
+    wrong.step(small.handle.s(), after=[wrong.step(small.add.s(1, 1)), wrong.step(small.add.s(1, 1))])
+    with pytest.raises(InvalidArgument, match="too many positional"):
+        wrong.enqueue()
+    one.after(two)
+    with pytest.raises(InvalidArgument, match=r"cycle: step 0 .* follows from step 1 .* follows from step 0"):
+        whole.enqueue()
+    assert small.app.work_queue().counts().waiting == 0
+    strangers.close()
+
+
+def test_a_cancelled_graph_goes_no_further_however_late_a_broker_is(small: Small, server: RealServer) -> None:
+    whole = graph()
+    one = whole.step(small.add.s(1, 1))
+    whole.step(small.add.s(2), after=one)
+    job = whole.enqueue()
+    small.broker.round()
+    small.worker.run_all()
+    with server.client() as client:
+        ended = client.hgetall(OUTBOX)
+        small.broker.round()  # the second step is in line
+        client.hset(OUTBOX, mapping=ended)  # as if the broker had died before it could look again
+        client.hset(
+            f"mqw:{{flow:{job.id}}}:state", "state", "cancelled"
+        )  # by somebody who saw nothing in line
+
+    small.broker.round()
+
+    assert small.app.work_queue().counts().waiting == 0
+    small.carry_on()
+    assert small.log == [("add", 1, 1, 0)]

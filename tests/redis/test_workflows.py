@@ -315,13 +315,13 @@ def test_an_input_of_too_many_values_is_refused_before_it_is_stored(app: App, si
     def many(count: int) -> list[int]:
         return [0] * count
 
-    job = chord([many.s(6_000), many.s(6_000)], site.total.s()).enqueue()
+    job = chord([many.s(6_000)] * 9, site.total.s()).enqueue()
     site.broker.round()
     site.worker.run_all()
     site.broker = HandBroker(App("large", settings=Settings(redis_url=app.settings.redis_url)))
     site.broker.round()
 
-    with pytest.raises(TaskFailed, match=r"input_too_large.*more than 10,000 values"):
+    with pytest.raises(TaskFailed, match=r"input_too_large.*more than 50,000 values"):
         job.result(timeout=0)
 
 

@@ -29,6 +29,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "limit open": ("mail", "shop.charge"),
     "queue purge": ("mail", "--yes"),
     "job cancel": ("waits", "-q", "mail"),
+    "workflow cancel": ("flow",),
     "job retry": ("died", "-q", "mail"),
     "dead retry": ("died", "-q", "mail"),
     "dead drop": ("died", "-q", "mail", "--yes"),
@@ -80,6 +81,7 @@ def line(line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MQWORKER_OFFLOAD", str(tmp_path))
     with line.server.client() as client:
         client.sadd("mqw:queues", b"\xff")
+        client.hset("mqw:{flow:flow}:state", "state", "running")
     queue = line.queue("mail")
     queue.enqueue(a_message(id="died"))
     (delivery,) = queue.claim(1, consumer=ConsumerName("node"))

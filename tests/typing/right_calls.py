@@ -12,6 +12,7 @@ from mqworker import (
     Context,
     Depends,
     Fair,
+    GraphStep,
     Job,
     JobStatus,
     OutgoingCall,
@@ -22,6 +23,7 @@ from mqworker import (
     await_all,
     chain,
     chord,
+    graph,
     group,
     task,
 )
@@ -68,7 +70,7 @@ def module_level(number: int) -> list[int]:
 def loose(payload: dict[str, Any], count: int = 1) -> None: ...
 
 
-async def use() -> None:
+async def use(ctx: Context) -> None:
     assert_type(send("a"), int)
     assert_type(send.enqueue("a", subject="b"), Job[int])
     assert_type(send.delay("a"), Job[int])
@@ -102,6 +104,14 @@ async def use() -> None:
     assert_type(group(send.s(each) for each in "abc").enqueue(), WorkflowJob[list[int]])
     assert_type(chord([send.s("a"), fetch.s("a") | send.s()], loose.s({})).enqueue(), WorkflowJob[None])
     assert_type(await (await chain(send.s("a")).aenqueue()).aresult(), int)
+    whole = graph()
+    assert_type(whole.step(send.s("a")), GraphStep[int])
+    whole.step(send.s(), after=[whole.step(fetch.s("u")), whole.step(fetch.s("v"))]).on_error(loose.s())
+    assert_type(
+        send.s("a").set(queue="q", countdown=3).link(loose.s({})).on_error(loose.s()).enqueue().result(), int
+    )
+    assert_type(ctx.spawn(send.s("a"), name="one", then=loose.s()), Job[int])
+    assert_type(await ctx.aspawn_many(send.s(each) for each in "abc"), list[Job[int]])
 
 
 @app.schedule("*/5 * * * *", timezone="Europe/Berlin")

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from mqworker import App, Batch, Context, Depends, OutgoingCall, Rate, Retry
+from mqworker import App, Batch, Context, Depends, OutgoingCall, Rate, Retry, graph
 from mqworker.errors import BatchFailed
 
 app = App("shop")
@@ -48,6 +48,12 @@ def use(ctx: Context) -> None:
     send.s(1, 2, 3)  # wrong
     send.si()  # wrong
     send.s("a") | 3  # wrong
+    graph().step(send)  # wrong
+    graph().step(send.s("a"), after=3)  # wrong
+    send.s("a").set(urgency=3)  # wrong
+    send.s("a").on_error(3)  # wrong
+    ctx.spawn(send)  # wrong
+    len(ctx.spawn(send.s("a")).result())  # wrong
     app.schedule(5)  # wrong
     app.schedule(every=5, catch_up="some")  # wrong
 

@@ -133,8 +133,8 @@ class WorkflowJob(Generic[R_co]):
         call = Call(script("cancel_workflow"), (self._key,), (), int)
         if self._connections.store.run(call) == 0:
             return False
-        # Read behind it: what a member adds from now on is refused, and a broker that has just put one in line
-        # takes it out again.
+        # Read behind it: what a member adds from now on is refused, and a broker that has just put one in
+        # line takes it out again.
         plan = stored_plan(self._connections.store, self._key, lambda _: None)
         by_queue = _by_queue(plan)
         root = self._read("root")[0]

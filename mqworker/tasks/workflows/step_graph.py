@@ -99,7 +99,8 @@ class StepGraph(Step[Any]):
 
     def enqueue(self, *, ttl: Seconds = DAY_S) -> WorkflowJob[Any]:
         """Store the workflow; workers and broker carry it on. A cycle is refused here."""
-        return Workflow[Any](self.as_part()).enqueue(ttl=ttl)
+        whole: Workflow[Any] = Workflow(self.as_part())
+        return whole.enqueue(ttl=ttl)
 
     async def aenqueue(self, *, ttl: Seconds = DAY_S) -> WorkflowJob[Any]:
         """`enqueue` for asyncio."""

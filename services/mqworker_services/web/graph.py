@@ -20,7 +20,7 @@ MOST_ALONE = 6
 MOST_BOXES = 300
 _ORDER = (
     *("succeeded", "running", "failed", "cancelled", "expired"),
-    *("waiting", "delayed", "limited", "planned", "never"),
+    *("waiting", "delayed", "limited", "planned", "skipped", "never"),
 )
 
 

@@ -147,7 +147,7 @@ def _deep(levels: int) -> object:
         (float("nan"), r"nan cannot be sent; accepted are finite floats"),
         ([1.5, float("-inf")], r"\[1\]: -inf cannot be sent"),
         ("\ud800", r"half a character pair"),
-        (list(range(MOST_NODES)), r"more than 10,000 values"),
+        (list(range(MOST_NODES)), r"more than 50,000 values"),
         (User, r"type type cannot be sent"),
     ],
 )

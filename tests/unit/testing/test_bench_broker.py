@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mqworker import App, MemberFailure, Unique, chain, chord, group
+from mqworker import App, Context, JobStatus, MemberFailure, Unique, chain, chord, graph, group
 from mqworker.errors import MqworkerError, TaskFailed
 from mqworker.settings import Settings
 from mqworker.testing import Bench, JobNotEnded
@@ -170,3 +170,36 @@ def test_a_flood_of_ticks_of_data_is_refused(app: App, bench: Bench) -> None:
 
     with pytest.raises(MqworkerError, match="more than 1,000 ticks"):
         bench.advance(hours=1)
+
+
+def test_graphs_and_children_of_tasks_go_on_too(app: App, bench: Bench) -> None:
+    handled: list[str] = []
+
+    @app.task(name="sum_up")
+    def sum_up(first: int, second: int) -> int:
+        return first + second
+
+    @app.task(name="burst", retry=0)
+    def burst() -> None:
+        raise ValueError("burst")
+
+    @app.task(name="tell")
+    def tell(failure: MemberFailure) -> None:
+        handled.append(failure.message)
+
+    @app.task(name="collect")
+    def collect(sums: list[int]) -> None:
+        handled.append(f"collected {sums}")
+
+    @app.task(name="fan_out")
+    def fan_out(ctx: Context) -> None:
+        ctx.spawn_many([sum_up.s(number, 1) for number in range(3)], then=collect.s())
+
+    whole = graph()
+    whole.step(sum_up.s(), after=[whole.step(sum_up.s(1, 1)), whole.step(sum_up.s(2, 2))])
+    done, failed, parent = whole.enqueue(), burst.s().on_error(tell.s()).enqueue(), fan_out.enqueue()
+    bench.run_all()
+
+    assert (done.result(timeout=0), failed.status()) == (6, JobStatus.FAILED)
+    assert handled == ["burst", "collected [1, 2, 3]"]
+    assert app.workflow(parent.id).status() is JobStatus.SUCCEEDED
