@@ -402,8 +402,9 @@ class ResultWatch:
             awaited.search_at_ms = began_ms + awaited.pause_ms
             awaited.pause_ms = min(LONGEST_SEARCH_PAUSE_MS, 2 * awaited.pause_ms)
             self._search(message)
-            if message in self._awaited:
-                budget_ms -= self._clock.monotonic_ms() - began_ms
+            if message not in self._awaited:
+                continue  # it is gone, and so may be the others
+            budget_ms -= self._clock.monotonic_ms() - began_ms
             if budget_ms <= 0:
                 return
 
