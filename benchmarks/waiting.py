@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any
 
 from benchmarks.node import NodeBench
 from benchmarks.private_server import private_server
@@ -72,4 +72,5 @@ def _scripts(bench: NodeBench) -> int:
 
 # Any: INFO has fields of many types.
 def _info(bench: NodeBench, section: str) -> dict[str, Any]:
-    return cast("dict[str, Any]", bench.raw.info(section))
+    found: dict[str, Any] = bench.raw.info(section)
+    return found
