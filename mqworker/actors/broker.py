@@ -45,8 +45,14 @@ EXPORTER = "exporter"
 ROUND_MS = 1_000
 """A lost wake-up delays a delayed message by this much at the most; with thousands of queues, by more."""
 
-_SIGNS = ("delayed", "deadlines", "results", "results:old")
-"""A queue that has none of these keys has nothing to promote, to expire or to forget."""
+LONGEST_FORGET_MS = 10_000
+"""A queue that has nothing but results is asked again when some of them end; but at least so often, for one
+that is kept for a shorter time may have come meanwhile."""
+
+_SIGNS = ("delayed", "deadlines")
+"""A queue that has none of these keys has nothing to promote or to expire."""
+_RESULTS = ("results", "results:old")
+"""A queue that has none of these keys has nothing to forget."""
 
 
 class Broker:
@@ -78,6 +84,8 @@ class Broker:
         self._rounds = Rounds(ROUND_MS, log, store.quarantine)
         self._looks = QueueLooks(store, roster, Patrol(ROUND_MS), log)
         self._busy: deque[QueueName] = deque()
+        self._forget_at_ms: dict[QueueName, int] = {}
+        """When results of a queue end, as far as it said."""
         self._channels: frozenset[str] = frozenset()
         self._log = log
         self._wake_ups = WakeUps(store)
@@ -159,15 +167,17 @@ class Broker:
         """One slice of the queues, or of those in which there is something to do."""
         if not self._busy:
             names = self._looks.patrol.take(now_ms)
-            for name, (signs, has_outbox) in self._looks.glance(names, self._questions, now_ms).items():
+            found = self._looks.glance(names, self._questions, now_ms)
+            for name, (signs, has_results, has_outbox) in found.items():
                 if has_outbox:
                     self._drain_outbox(name, now_ms)
-                if signs:
+                if signs or (has_results and now_ms >= self._forget_at_ms.get(name, 0)):
                     self._busy.append(name)
         some = [self._busy.popleft() for _ in range(min(BATCH, len(self._busy)))]
         calls = {name: self._calls(name) for name in some}
-        for name, (promoted, expired, _) in self._looks.run(calls, now_ms).items():
+        for name, (promoted, expired, (_, forget_in_ms)) in self._looks.run(calls, now_ms).items():
             self._expired += expired
+            self._forget_at_ms[name] = now_ms + min(forget_in_ms, LONGEST_FORGET_MS)
             if promoted[0] == LARGEST_BATCH or expired == LARGEST_BATCH:
                 self._looks.patrol.hurry(name, now_ms)
             elif 0 <= promoted[1] < ROUND_MS or (promoted[1] >= 0 and self._looks.patrol.is_slow):
@@ -175,7 +185,11 @@ class Broker:
 
     def _questions(self, name: QueueName) -> tuple[Command, ...]:
         prefix = f"{self._roster.prefix}{{{name}}}:"
-        return ("EXISTS", *(prefix + sign for sign in _SIGNS)), ("EXISTS", f"{prefix}outbox")
+        return (
+            ("EXISTS", *(prefix + sign for sign in _SIGNS)),
+            ("EXISTS", *(prefix + sign for sign in _RESULTS)),
+            ("EXISTS", f"{prefix}outbox"),
+        )
 
     def _calls(self, name: QueueName) -> Sequence[Call[Any]]:
         calls = self._roster.calls(name)

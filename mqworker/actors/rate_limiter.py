@@ -33,8 +33,9 @@ from mqworker.store.store import Store
 DISPATCHER = "dispatcher"
 ROUND_MS = 250
 """How long it may take to notice that another process filled a lane while others wait."""
-IDLE_ROUND_MS = 1_000
-"""While nobody waits: the first message in a lane calls the dispatcher, which tells us. Calls may be lost."""
+IDLE_ROUND_MS = 1_500
+"""While nobody waits: the first message in a lane calls the dispatcher, which tells us. Calls may be lost.
+Longer than the dispatcher is silent (`ASK_IDLE_MS`): what it says is a round, and one is enough."""
 
 
 class RateLimiter:

@@ -2,8 +2,9 @@
 
 `ResultWatch` waits for the jobs of one queue: one thread and one subscription for everybody in this process.
 The channel `done` tells of ends at once. It may lose a message, so what is awaited is also asked for slowly;
-and what left no result behind is looked for in the queue, more and more rarely. The thread ends when nobody
-waits any more. Waiters get futures, which threads and event loops can both await.
+and what left no result behind is looked for in the queue, more and more rarely. However many are awaited,
+both take little of a second. The thread ends when nobody waits any more. Waiters get futures, which threads
+and event loops can both await.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from mqworker.errors import MqworkerError, ResultTimeout, StillRunning, StoreUnavailable
@@ -54,6 +56,10 @@ POLL_WITHOUT_CHANNEL_MS = 50
 IDLE_MS = 5_000
 FIRST_SEARCH_MS = 2_000
 LONGEST_SEARCH_PAUSE_MS = 30_000
+SEARCH_BUDGET_MS = 5
+"""A search reads the line: for each of thousands that wait in a long one, the server would do nothing else.
+When so much of a poll went into those that are still there, the others are left to the next one."""
+MOST_POLLED = 1_000
 BATCH = 1_000
 CLOSE_S = 2.0
 
@@ -288,10 +294,12 @@ class ResultWatch:
         search_at_ms = self._clock.monotonic_ms() + (FIRST_SEARCH_MS if is_fresh else 0)
         with self._lock:
             self._awaited.setdefault(message, _Awaited(search_at_ms)).futures.append(future)
+            is_poked = bool(self._new)
             self._new.append(message)
             if self._thread is None:
                 self._start_thread()
-            self._poke()
+            if not is_poked:
+                self._poke()
         return future
 
     def close(self) -> None:
@@ -374,19 +382,15 @@ class ResultWatch:
             _give(awaited.futures, error)
 
     def _take_turn(self, subscription: Subscription | None, *, is_poll_due: bool) -> None:
+        self._drain_pokes()  # first: a poke that comes after the new ones were taken is for the next turn
         with self._lock:
             new, self._new = self._new, []
-        self._drain_pokes()
         self._check(new)
-        if subscription:
-            while arrived := subscription.get(0):
-                is_poll_due = is_poll_due or arrived == RESUBSCRIBED
-                self._check(
-                    [MessageId(each) for each in arrived[1].decode(errors="replace").split()], have_ended=True
-                )
-        if is_poll_due:
+        ended, is_subscribed_anew = _ends_heard(subscription)
+        self._check(ended, have_ended=True)
+        if is_poll_due or is_subscribed_anew:
             self._drop_abandoned()
-            self._check(list(self._awaited))
+            self._check(self._next_polled(len(self._awaited) if is_subscribed_anew else MOST_POLLED))
 
     def _drain_pokes(self) -> None:
         with suppress(BlockingIOError):
@@ -401,16 +405,35 @@ class ResultWatch:
             for message, reply in zip(batch, replies, strict=True):
                 if reply is not None:
                     self._resolve(message, decode_outcome(message, reply))
-                elif have_ended or self._is_search_due(message):
+                elif have_ended:
                     self._search(message)
+        if not have_ended:
+            self._search_for_some(known)
 
-    def _is_search_due(self, message: MessageId) -> bool:
-        awaited, now_ms = self._awaited[message], self._clock.monotonic_ms()
-        if now_ms < awaited.search_at_ms:
-            return False
-        awaited.search_at_ms = now_ms + awaited.pause_ms
-        awaited.pause_ms = min(LONGEST_SEARCH_PAUSE_MS, 2 * awaited.pause_ms)
-        return True
+    def _next_polled(self, most: int) -> list[MessageId]:
+        """Some of those that are awaited, by turns."""
+        with self._lock:
+            chosen = list(islice(self._awaited, most))
+            for message in chosen:
+                self._awaited[message] = self._awaited.pop(message)
+        return chosen
+
+    def _search_for_some(self, messages: Iterable[MessageId]) -> None:
+        """Search for those of these that are due, the longest first, as many as the budget allows."""
+        now_ms = self._clock.monotonic_ms()
+        left = [(self._awaited[each].search_at_ms, each) for each in messages if each in self._awaited]
+        budget_ms = SEARCH_BUDGET_MS
+        for _, message in sorted(each for each in left if each[0] <= now_ms):
+            began_ms = self._clock.monotonic_ms()
+            awaited = self._awaited[message]
+            awaited.search_at_ms = began_ms + awaited.pause_ms
+            awaited.pause_ms = min(LONGEST_SEARCH_PAUSE_MS, 2 * awaited.pause_ms)
+            self._search(message)
+            if message not in self._awaited:
+                continue  # it is gone, and so may be the others
+            budget_ms -= self._clock.monotonic_ms() - began_ms
+            if budget_ms <= 0:
+                return
 
     def _search(self, message: MessageId) -> None:
         """Find out whether a message that has no outcome exists at all."""
@@ -434,6 +457,16 @@ class ResultWatch:
             for message, awaited in list(self._awaited.items()):
                 if all(future.cancelled() for future in awaited.futures):
                     del self._awaited[message]
+
+
+def _ends_heard(subscription: Subscription | None) -> tuple[list[MessageId], bool]:
+    """What ended as far as we were told, at once; and whether something may have been missed before."""
+    ended: list[MessageId] = []
+    is_anew = False
+    while subscription and (arrived := subscription.get(0)):
+        is_anew = is_anew or arrived == RESUBSCRIBED
+        ended += [MessageId(each) for each in arrived[1].decode(errors="replace").split()]
+    return ended, is_anew
 
 
 def _give(futures: Iterable[Future[Outcome]], outcome: Outcome | Exception) -> None:

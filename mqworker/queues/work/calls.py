@@ -261,9 +261,9 @@ class WorkQueueCalls:
             arguments += (member, outcome[:1])
         return Call(script("clear_outbox"), self.keys.shared, tuple(arguments), int)
 
-    def rotate_results(self) -> Call[int]:
-        """Drop results that were kept long enough."""
-        return Call(script("rotate_results"), self.keys.shared, (), int)
+    def rotate_results(self) -> Call[tuple[int, int]]:
+        """Drop results that were kept long enough: (1 if a period was dropped, ms until others end)."""
+        return Call(script("rotate_results"), self.keys.shared, (), tuple)
 
     def revive(self, messages: Sequence[MessageId]) -> Call[list[MessageId]]:
         """Put dead letters back in line; the reply lists those that were."""

@@ -111,7 +111,7 @@ class WorkQueue(StoreClient):
 
     def rotate_results(self) -> int:
         """Drop results that were kept long enough; 1 when it was time."""
-        return self.store.run(self.calls.rotate_results())
+        return self.store.run(self.calls.rotate_results())[0]
 
     def forget(self) -> None:
         """Drop what is remembered longer than needed: replies of lanes long unused, guards that ended."""

@@ -4,7 +4,7 @@
 --
 -- KEYS     as in parts/keys.lua
 -- ARGV     none
--- Returns  1 rotated, 0 too early
+-- Returns  {1 rotated or 0 too early, ms until it is worth asking again, as far as is known now}
 -- Repeatable: a second call comes too early.
 
 -- @include keys
@@ -22,12 +22,18 @@ for _, id in ipairs(ended) do
   redis.call('ZREM', result_ends, id)
 end
 
+local next_end = redis.call('ZRANGE', result_ends, 0, 0, 'WITHSCORES')[2]
+local function answer(rotated, in_ms)
+  if next_end then in_ms = math.min(in_ms, tonumber(next_end) - now_ms) end
+  return { rotated, math.min(math.max(0, in_ms), 2 ^ 53) }
+end
+
 local known = redis.call('HMGET', meta, 'results_ms', 'rotated_at_ms')
 local results_ms, rotated_at_ms = tonumber(known[1] or 60000), tonumber(known[2] or 0)
 redis.call('HLEN', old_results)
-if redis.call('HLEN', results) == 0 and redis.call('HLEN', old_results) == 0 then return 0 end
-if now_ms - rotated_at_ms < results_ms then return 0 end
+if redis.call('HLEN', results) == 0 and redis.call('HLEN', old_results) == 0 then return answer(0, results_ms) end
+if now_ms - rotated_at_ms < results_ms then return answer(0, rotated_at_ms + results_ms - now_ms) end
 redis.call('UNLINK', old_results)
 if redis.call('EXISTS', results) == 1 then redis.call('RENAME', results, old_results) end
 redis.call('HSET', meta, 'rotated_at_ms', digits(now_ms))
-return 1
+return answer(1, results_ms)
