@@ -44,11 +44,11 @@ def run(rounds: int, rows: int = COUNT) -> None:
 
 
 def _by_ones(bench: NodeBench, path: str, numbers: range) -> None:
-    bench.tasks.store_row.enqueue_many([(path, number) for number in numbers])
+    bench.tasks.store_row.map([path, number] for number in numbers)
 
 
 def _by_batches(bench: NodeBench, path: str, numbers: range) -> None:
-    bench.tasks.store_rows.map((path, number) for number in numbers)
+    bench.tasks.store_rows.map([path, number] for number in numbers)
 
 
 def _store(

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from functools import cache
+from typing import Any
 
 from mqworker import App, Batch
 
@@ -57,15 +58,15 @@ def _database(path: str) -> sqlite3.Connection:
 
 
 @app.task(queue="rows", result_ttl=0)
-def store_row(path: str, number: int) -> None:
-    """One row, one transaction."""
-    _database(path).execute("INSERT INTO rows VALUES (?)", (number,))
+def store_row(row: list[Any]) -> None:
+    """One row, one transaction. Any: the path of the database, and a number."""
+    _database(row[0]).execute("INSERT INTO rows VALUES (?)", row[1:])
 
 
 @app.task(queue="rows", result_ttl=0, batch=Batch(size=500, wait=0.1))
-def store_rows(rows: list[tuple[str, int]]) -> None:
+def store_rows(rows: list[list[Any]]) -> None:
     """Up to 500 rows, one transaction."""
     database = _database(rows[0][0])
     database.execute("BEGIN IMMEDIATE")
-    database.executemany("INSERT INTO rows VALUES (?)", [(number,) for _, number in rows])
+    database.executemany("INSERT INTO rows VALUES (?)", [row[1:] for row in rows])
     database.execute("COMMIT")
