@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from mqworker import App, Batch, BatchContext
-from mqworker.errors import BatchFailed, ConfigurationError, InvalidArgument, TaskFailed
+from mqworker import App, Batch, BatchContext, Rsmq, chain, group
+from mqworker.errors import BatchFailed, ConfigurationError, InvalidArgument, NotSupported, TaskFailed
 from mqworker.testing import Bench
 
 
@@ -251,3 +251,30 @@ def test_the_time_out_of_one_call_is_refused() -> None:
 def test_failures_that_say_nothing_of_rows_are_refused(errors: object) -> None:
     with pytest.raises(InvalidArgument, match="accepted"):
         BatchFailed(errors)  # type: ignore[arg-type]
+
+
+def test_rows_are_members_of_workflows_but_not_by_a_key_of_what_is_not_known_yet() -> None:
+    app = App("shop")
+
+    @app.task(batch=Batch(size=10))
+    def double(numbers: list[int]) -> list[int]:
+        return [2 * number for number in numbers]
+
+    @app.task(batch=Batch(size=10, by="{tenant}"))
+    def load(rows: list[dict[str, str]]) -> None: ...
+
+    with Bench(app) as bench:
+        job = (group(double.s(each) for each in (1, 2, 3)) | app.task(name="sum")(sum).s()).enqueue()
+        bench.run_to_end()
+
+        assert job.result() == 12
+        with pytest.raises(InvalidArgument, match="its input, not known yet"):
+            chain(double.s(1), load.s()).enqueue()
+
+
+def test_queues_of_other_models_have_no_place_for_batches() -> None:
+    app = App("shop")
+    app.queue("old", model=Rsmq())
+
+    with pytest.raises(NotSupported, match="batch has no place in queue old"):
+        app.task(queue="old", batch=Batch(size=3), retry=0)(wrong_count)
