@@ -100,6 +100,6 @@ class Signature(Step[R_co]):
         is_row = definition.options.batch is not None  # of which any key is made
         if has_input and any(is_row or first[0] in argument_names(key) for key in keys if first):
             raise InvalidArgument(
-                f"{self.task} in a workflow: its rate, share or batch goes by {first[0]!r}, its input, "
-                "not known yet"
+                f"{self.task} in a workflow: its rate, share or batch goes by {first[0]!r}, "
+                "which is its input, not known yet"
             )
