@@ -1,8 +1,11 @@
 """The tasks that the benchmarks of a node run."""
 
+import sqlite3
 import time
+from functools import cache
+from typing import Any
 
-from mqworker import App
+from mqworker import App, Batch
 
 app = App("bench")
 
@@ -42,3 +45,28 @@ def few_of_key(key: int) -> None:
 @app.task(queue="limits", result_ttl=0, fair_by="{key}")
 def turns_of_key(key: int) -> None:
     """Nothing, key after key."""
+
+
+@cache
+def _database(path: str) -> sqlite3.Connection:
+    """One connection for each worker; two of them write, so each waits for the other."""
+    database = sqlite3.connect(path, timeout=60, isolation_level=None)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("PRAGMA synchronous=NORMAL")
+    database.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER)")
+    return database
+
+
+@app.task(queue="rows", result_ttl=0)
+def store_row(row: list[Any]) -> None:
+    """One row, one transaction. Any: the path of the database, and a number."""
+    _database(row[0]).execute("INSERT INTO rows VALUES (?)", row[1:])
+
+
+@app.task(queue="rows", result_ttl=0, batch=Batch(size=500, wait=0.1))
+def store_rows(rows: list[list[Any]]) -> None:
+    """Up to 500 rows, one transaction."""
+    database = _database(rows[0][0])
+    database.execute("BEGIN IMMEDIATE")
+    database.executemany("INSERT INTO rows VALUES (?)", [row[1:] for row in rows])
+    database.execute("COMMIT")

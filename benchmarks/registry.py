@@ -28,6 +28,7 @@ OWN_MEASURES = (
     OwnMeasure("console", "benchmarks.console", "drain beside open tabs and a search", is_quick=False),
     OwnMeasure("limits", "benchmarks.limits", "limited tasks beside plain ones", is_quick=False),
     OwnMeasure("waiting", "benchmarks.waiting", "thousands of awaited jobs; queues at rest", is_quick=False),
+    OwnMeasure("batches", "benchmarks.batches", "rows into SQLite by ones and by batches"),
     OwnMeasure("rsmq", "benchmarks.rsmq", "RSMQ beside PyRSMQ"),
     OwnMeasure("gateways", "benchmarks.gateways", "the gateways beside the plain server"),
     OwnMeasure("gq", "benchmarks.gq", "gq beside procrastinate", is_quick=False),

@@ -78,9 +78,16 @@ class QueueBatches:
         self.are_all = len(self.own) == len(own_tasks)
 
     def capacity(self, workers: int, most_keyed: int) -> int:
-        """How many so many workers could run at once; with keys more, for the batches of all fill up."""
-        most = max((terms.size for terms in self.own), default=0) * workers
-        return max(most, most_keyed) if workers and any(terms.is_keyed for terms in self.own) else most
+        """How many are worth gathering for so many workers.
+
+        At least one batch of each task, or none of them might ever be full. With keys more: the batches of
+        all keys fill up side by side.
+        """
+        if not workers:
+            return 0
+        sizes = [terms.size for terms in self.own]
+        most = max(sum(sizes), workers * max(sizes, default=0))
+        return max(most, most_keyed) if any(terms.is_keyed for terms in self.own) else most
 
     def wanted(self, room: int) -> int:
         """How many to claim where others of its tasks would have so much room."""

@@ -226,7 +226,10 @@ def _company(trace: Trace) -> Iterator[str]:
     if delivery is None or trace.where.state not in {*WAITING, "leased"}:
         return
     if delivery.is_suspect:
-        yield "it ran beside others when their worker died: it runs alone in a worker until it has ended once"
+        yield (
+            "it ran beside others when their worker died: it runs alone in a worker, or with half its batch, "
+            "until it has ended once"
+        )
     elif delivery.crashes:
         times = counted(delivery.crashes, "time")
         yield f"a worker died over it {times}{_limit(delivery)}: it runs alone in a worker"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from mqworker.errors import InvalidArgument, InvalidMessage, NotSupported, UnknownTask
+from mqworker.model.batch import Batch
 from mqworker.model.breaker import Breaker
 from mqworker.model.fair import Fair
 from mqworker.model.names import queue_name, shown, task_name
@@ -185,6 +186,7 @@ def _fields(task: TaskDefinition, app: TaskSource) -> dict[str, Any]:
         "unique": None if options.unique is None else asdict(options.unique),
         "rates": [[each.count, each.period_ms, each.burst, each.key, each.cost] for each in options.rates]
         or None,
+        "batch": None if options.batch is None else asdict(options.batch),
         "running": [[each.count, each.key, each.name] for each in options.running] or None,
         "breaker": None if options.breaker is None else asdict(options.breaker),
         "queue_running": app.connections.running_by_queue.get(options.queue),
@@ -231,6 +233,7 @@ def _task(app: str, fields: Mapping[str, Any]) -> PublishedTask:
         rates=tuple(_rate(*each) for each in fields.get("rates", ())),
         running=tuple(MaxRunning(*each) for each in fields.get("running", ())),
         breaker=None if fields.get("breaker") is None else Breaker(**fields["breaker"]),
+        batch=None if fields.get("batch") is None else Batch(**fields["batch"]),
         deadline_ms=fields.get("deadline_ms"),
         unique=None if unique is None else Unique(**unique),
         priority=int(fields.get("priority", 0)),

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from typing import Literal
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Literal, cast
 
 from mqworker.errors import MqworkerError
+from mqworker.model.batch import half_of
 from mqworker.model.clock import Clock, SystemClock
 from mqworker.model.crash_limit import after_crash
 from mqworker.model.delivery import Delivery
 from mqworker.model.names import LONGEST_HORIZON_MS, QueueName, TaskName, consumer_name
-from mqworker.model.settlement import Ack, Release, Settlement
+from mqworker.model.record import batch_key_of, most_together, task_of
+from mqworker.model.settlement import Ack, Release, Settlement, Suspect
 from mqworker.queues.work.keys import queues_key
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.queues.work.steps import LARGEST_BATCH
@@ -116,9 +120,11 @@ class BenchWorker:
             self._is_started = True
             self._resources.start(self._app)
             self._app.hooks.run(self._app.hooks.worker_starting)
-        moment = self._begin(queue, delivery)
-        settlement = None if moment == "before" else self._runner.run(delivery, queue.name)
-        self._end(queue, delivery, None if moment else settlement, tally)
+        moment, together = self._begin(queue, delivery), self._with_its_batch(queue, delivery)
+        settlements: Sequence[Settlement] = ()
+        if moment != "before":
+            settlements = self._runner.run_together(together, queue.name)
+        self._end(queue, together, () if moment else settlements, tally)
 
     async def arun(self, queue: WorkQueue, delivery: Delivery, tally: Tally) -> None:
         """The same on this event loop; tasks that are not coroutines block it, as they do in a test."""
@@ -126,9 +132,11 @@ class BenchWorker:
             self._is_started = True
             await self._resources.astart(self._app)
             self._app.hooks.run(self._app.hooks.worker_starting)
-        moment = self._begin(queue, delivery)
-        settlement = None if moment == "before" else await self._arun(delivery, queue.name)
-        self._end(queue, delivery, None if moment else settlement, tally)
+        moment, together = self._begin(queue, delivery), self._with_its_batch(queue, delivery)
+        settlements: Sequence[Settlement] = ()
+        if moment != "before":
+            settlements = await self._arun(together, queue.name)
+        self._end(queue, together, () if moment else settlements, tally)
 
     def close(self) -> None:
         """End what the app opened, as a worker does that drains."""
@@ -159,10 +167,30 @@ class BenchWorker:
         """Whether the task wants an event loop."""
         return self._runner.is_async(task)
 
-    async def _arun(self, delivery: Delivery, queue: QueueName) -> Settlement:
-        if self.is_async(delivery.task):
-            return await self._runner.arun(delivery, queue)
-        return self._runner.run(delivery, queue)
+    async def _arun(self, together: Sequence[Delivery], queue: QueueName) -> list[Settlement]:
+        if self.is_async(together[0].task):
+            return await self._runner.arun_together(together, queue)
+        return self._runner.run_together(together, queue)
+
+    def _with_its_batch(self, queue: WorkQueue, first: Delivery) -> list[Delivery]:
+        """What runs in one call with a delivery: what stands behind it in its line, as far as it is alike."""
+        definition = self._app.registry.get(first.task)
+        batch = None if definition is None else definition.options.batch
+        if batch is None or batch.size == 1:
+            return [first]
+        keys = queue.calls.keys
+        commands = [
+            ("HGET", keys.held(_CONSUMER), first.fence),
+            ("ZCARD", keys.named("urgent")),
+            ("LRANGE", keys.named("ready"), 0, batch.size - 2),
+        ]
+        record, urgent, line = cast("Any", self._store.send(commands, keys.meta))  # Any: as they answer
+        if urgent or not record or (batch.by is not None and batch_key_of(record) is None):
+            return [first]
+        alike = takewhile(lambda each: _company(each) == _company(record), line)
+        count = min(len(list(alike)), (most_together(record) or batch.size) - 1)
+        others = queue.claim(count, consumer=_CONSUMER) if count else []
+        return [first, *others]
 
     def _begin(self, queue: WorkQueue, delivery: Delivery) -> CrashMoment | None:
         if self._app.registry.delivery_of(delivery.task) == "at_most_once":
@@ -173,18 +201,28 @@ class BenchWorker:
         planned = self._crashes[delivery.task]
         return planned.pop(0) if planned else None
 
-    def _end(self, queue: WorkQueue, delivery: Delivery, settlement: Settlement | None, tally: Tally) -> None:
-        ending = _crash(delivery) if settlement is None else settlement
-        registry = self._app.registry
+    def _end(
+        self, queue: WorkQueue, together: Sequence[Delivery], settlements: Sequence[Settlement], tally: Tally
+    ) -> None:
+        """Without settlements: the worker died."""
+        registry, task = self._app.registry, together[0].task
         longest_ms = max((registry.result_ttl_ms(task.name) for task in registry), default=0)
-        kept_ms = registry.result_ttl_ms(delivery.task) or longest_ms  # a workflow asks for it in any case
-        lost = queue.store.run(queue.calls.settle([ending], _CONSUMER, kept_ms, longest_ms))
-        tally.add_run(ending, was_settled=not lost)
+        kept_ms = registry.result_ttl_ms(task) or longest_ms  # a workflow asks for it in any case
+        endings = settlements or [_crash(each, len(together)) for each in together]
+        lost = queue.store.run(queue.calls.settle(endings, _CONSUMER, kept_ms, longest_ms))
+        for ending in endings:
+            tally.add_run(ending, was_settled=ending not in lost)
 
 
-def _crash(delivery: Delivery) -> Settlement:
+def _company(record: bytes) -> tuple[bytes, bytes | None, int]:
+    """What is the same for those that may run together."""
+    return task_of(record), batch_key_of(record), most_together(record)
+
+
+def _crash(delivery: Delivery, together: int) -> Settlement:
     """As the dispatcher settles what a worker took with it."""
-    return after_crash(delivery, "killed by the bench")
+    cause = "killed by the bench"
+    return after_crash(delivery, cause) if together == 1 else Suspect(delivery, cause, half_of(together))
 
 
 class _HurriedClock(SystemClock):

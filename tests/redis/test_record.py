@@ -14,8 +14,8 @@ from mqworker.model.guard import GuardMode, chosen_id_guard, unique_guard
 from mqworker.model.instant import After
 from mqworker.model.message import Message
 from mqworker.model.names import MessageId, TaskName
-from mqworker.model.record import decode_record
-from mqworker.model.settlement import Crash, Release, RetryAt
+from mqworker.model.record import batch_key_of, decode_record, has_deadline, most_together
+from mqworker.model.settlement import Bury, Crash, Release, RetryAt, Suspect
 from mqworker.queues.work.queue import WorkQueue
 from mqworker.store.script import part_of
 from tests.support.messages import AN_HOUR_MS, open_store
@@ -55,6 +55,7 @@ def messages(draw: st.DrawFn) -> Message:
         deadline=draw(st.sampled_from([None, After(AN_HOUR_MS)])),
         guard=guard,
         max_crashes=draw(st.none() | st.integers(10, 35)),
+        batch_key=draw(st.none() | st.from_regex(r"[A-Za-z0-9_.:@/+~-]{1,100}", fullmatch=True)),
     )
 
 
@@ -120,6 +121,10 @@ RECORDS = st.sampled_from(
         b"17000000000009idz999999999id task id:id 1800000000000 body",
         b"17000000000000--3000000pSid task body",
         b"17000000000000--3000000Zzid task body",
+        b"17000000000000-k30000000Aid task key body",
+        b"17000000000000wD30000000Mid task guard 1800000000000 key body",
+        b"17000000000000-L300000000id task a=1/2/3 key body",
+        b"17000000000000-B300000000id task 1800000000000 5;a=1/2/3&7 key body",
     ]
 )
 
@@ -147,6 +152,48 @@ def test_both_sides_take_the_same_bytes_for_a_record(client: Client, text: bytes
         assert verdict == [0]
     else:
         assert verdict[:2] == [1, delivery.id.encode()]
+
+
+@ON_A_SERVER
+@given(message=messages())
+def test_the_key_of_its_batch_stays_with_a_message_through_retries_suspicion_and_revival(
+    queue: WorkQueue, client: Client, message: Message
+) -> None:
+    client.flushall()
+    queue.enqueue(message)
+    held = queue.calls.keys.held(None)
+
+    def record() -> bytes:
+        delivery = queue.claim()[0]
+        # Any: what redis-py answers.
+        found: Any = client.hget(held, delivery.fence)
+        queue.settle(Suspect(delivery, most=4) if most_together(found) == 0 else Bury(delivery, "given up"))
+        return bytes(found)
+
+    first, second = record(), record()
+    queue.revive(message.id)
+    third = record()
+
+    key = None if message.batch_key is None else message.batch_key.encode()
+    assert [batch_key_of(each) for each in (first, second, third)] == [key] * 3
+    assert [most_together(each) for each in (first, second, third)] == [0, 4, 0]
+    assert [has_deadline(each) for each in (first, second, third)] == [message.deadline is not None] * 2 + [
+        False
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 256, 8_192])
+def test_a_suspicion_says_how_many_may_run_together(queue: WorkQueue, client: Client, most: int) -> None:
+    queue.enqueue(Message(MessageId("id"), b"body", TaskName("task")))
+
+    queue.settle(Suspect(queue.claim()[0], most=most))
+
+    delivery = queue.claim()[0]
+    # Any: what redis-py answers.
+    record: Any = client.hget(queue.calls.keys.held(None), delivery.fence)
+    assert (delivery.is_suspect, delivery.crashes, most_together(record)) == (True, 0, most)
+    queue.settle(RetryAt(delivery))
+    assert not queue.claim()[0].is_suspect
 
 
 def test_counts_stop_where_the_header_ends(queue: WorkQueue, client: Client) -> None:

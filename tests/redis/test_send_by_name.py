@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any, cast
 
 import pytest
 
-from mqworker import App, Fair, Rate, Unique, chain
+from mqworker import App, Batch, Fair, Rate, Unique, chain
 from mqworker.errors import InvalidArgument, NotSupported
 from mqworker.model.clock import ManualClock
+from mqworker.model.record import batch_key_of
 from mqworker.queues.catalogue import Rsmq
 from mqworker.settings import Settings
 from mqworker.tasks.context import Context
@@ -47,6 +49,10 @@ def shop(server: RealServer) -> Iterator[App]:
 
     @app.task(name="shop.once", unique=True)
     def once(at: datetime = EPOCH) -> None: ...
+
+    @app.task(name="shop.load", batch=Batch(size=10, by="{tenant}"), queue="rows")
+    def load(rows: list[dict[str, str]]) -> list[str]:
+        return [f"{row['tenant']} of {len(rows)}" for row in rows]
 
     app.queue("old", model=Rsmq())
 
@@ -184,7 +190,7 @@ def test_what_a_foreign_hand_published_is_passed_over(server: RealServer, shop: 
 
     found = read_published_tasks(shop.connections.store, "mqw")
 
-    assert sorted(found) == ["shop.charge", "shop.mail", "shop.old", "shop.once", "shop.report"]
+    assert sorted(found) == [f"shop.{each}" for each in ("charge", "load", "mail", "old", "once", "report")]
 
 
 @pytest.mark.parametrize(
@@ -215,3 +221,16 @@ def test_a_task_by_name_is_a_step_of_a_workflow(shop: App, front: App) -> None:
     broker.round()
 
     assert job.result(timeout=5) == 9.0
+
+
+def test_a_row_by_name_is_checked_and_has_the_key_of_its_batch(shop: App, front: App) -> None:
+    job = front.send("shop.load", {"tenant": "ann"})
+
+    with pytest.raises(InvalidArgument, match="has no tenant"):
+        front.send("shop.load", {"name": "ann"})
+    queue = shop.work_queue("rows")
+    # Any: what the command answers.
+    (records,) = queue.store.send([("LRANGE", queue.calls.keys.named("ready"), 0, -1)], queue.calls.keys.meta)
+    assert [batch_key_of(record) for record in cast("Any", records)] == [b"ann"]
+    HandWorker(shop).run_all("rows")
+    assert job.result(timeout=5) == "ann of 1"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mqworker import App, Batch, Job, JobStatus
-from mqworker.errors import TaskCancelled, TaskFailed
+from mqworker.errors import StillRunning, TaskCancelled, TaskFailed
 from tests.support.deadline import wait_until
 from tests.support.node_process import ROOT
 from tests.support.real_node import RealNode
@@ -242,16 +242,18 @@ def test_cancelling_one_that_runs_stops_the_batch_only_when_all_are_to_stop(
     jobs = producer.slow.map(["a", "b", "c"])
     wait_until(lambda: calls(ledger, "slow"), "they run", DEADLINE_S)
 
-    jobs[1].cancel(timeout=0)
-    time.sleep(0.2)
+    with pytest.raises(StillRunning):
+        jobs[1].cancel(timeout=0.1)
     Path(f"{ledger}.go").touch()
 
     assert wait_all([jobs[0], jobs[2]]) == ["a 1 False", "c 1 False"]
     Path(f"{ledger}.go").unlink()
     others = producer.slow.map(["d", "e", "f"])
     wait_until(lambda: len(calls(ledger, "slow")) == 2, "they run", DEADLINE_S)
-    for job in others:
-        job.cancel(timeout=0)
+    for job in others[:2]:
+        with pytest.raises(StillRunning):
+            job.cancel(timeout=0.1)
+    assert others[2].cancel(timeout=DEADLINE_S)
     for job in others:
         with pytest.raises(TaskCancelled):
             job.result(timeout=DEADLINE_S)

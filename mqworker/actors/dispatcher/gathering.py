@@ -17,6 +17,8 @@ from mqworker.model.record import batch_key_of, has_deadline, is_record_of, most
 MOST_GATHERED = 5_000
 """So many wait on a node for others of their batch; then the oldest batch goes as it is."""
 MOST_GATHERED_BYTES = 64 * 1024 * 1024
+MORE_AT_ONCE = 100
+"""So many more are claimed, and go as they are, while so many of other keys wait: what is old makes room."""
 LARGEST_BYTES = 8 * 1024 * 1024
 """A batch is full when it holds so much: it travels to its worker as one mail."""
 

@@ -16,7 +16,13 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from mqworker.actors.actor import Post
-from mqworker.actors.dispatcher.gathering import MOST_GATHERED, Gathered, Gathering, units_of
+from mqworker.actors.dispatcher.gathering import (
+    MORE_AT_ONCE,
+    MOST_GATHERED,
+    Gathered,
+    Gathering,
+    units_of,
+)
 from mqworker.actors.dispatcher.queue import Claimed, DispatchedQueue
 from mqworker.actors.dispatcher.run_times import BATCH_MS, RunTimes
 from mqworker.actors.dispatcher.workers import Flight, Workers, WorkerState
@@ -157,7 +163,7 @@ class HandOut:
         if with_batches:
             able = 0 if is_draining else sum(map(self._is_able, self._workers))
             for queue in with_batches:
-                capacity = queue.batches.capacity(able, MOST_GATHERED)
+                capacity = queue.batches.capacity(able, MOST_GATHERED + MORE_AT_ONCE)
                 queue.batches.room = max(0, capacity - self._gathering.open_of(queue))
 
     def _is_able(self, worker: WorkerState) -> bool:

@@ -257,3 +257,65 @@ def test_a_worker_whose_pipe_broke_is_killed_before_its_work_is_given_away(stage
     assert posts == [Post(SUPERVISOR, KillWorker("worker:0", "its pipe broke"))]
     assert settled_early == []
     assert len(stage.store.settled) == 1
+
+
+def a_batch(*fences: int, worker: WorkerState | None = None) -> WorkerState:
+    """A worker with deliveries that run in one call."""
+    worker = worker or a_worker()
+    for fence in fences:
+        flight = Flight(QUEUE, record_with(), 1.0, is_alone=True, is_async=False)
+        flight.together, flight.is_follower = fences[0], fence != fences[0]
+        worker.take(fence, flight)
+    return worker
+
+
+def most_next_time(worker: WorkerState, evidence: Begun) -> dict[int, int]:
+    settlements = settlements_of_lost(worker, evidence, "SIGKILL")[QUEUE]
+    return {each.delivery.fence: each.most for each in settlements if isinstance(each, Suspect)}
+
+
+def test_what_ran_in_one_call_runs_again_with_half_of_it() -> None:
+    batch = tuple(range(10, 19))
+
+    assert most_next_time(a_batch(*batch), begun(running=(10,), last=10)) == dict.fromkeys(batch, 8)
+    assert most_next_time(a_batch(4, 5), begun(running=(4,), last=4)) == {4: 1, 5: 1}
+
+
+def test_a_batch_of_one_is_judged_like_any_other_delivery() -> None:
+    assert judged(a_batch(4), begun(running=(4,), last=4)) == {4: Crash}
+
+
+def test_a_batch_whose_first_one_was_taken_back_is_found_by_the_one_that_began_it() -> None:
+    worker = a_batch(4, 5, 6)
+    worker.drop(QUEUE, 4)
+
+    assert most_next_time(worker, begun(running=(5,), last=5)) == {5: 1, 6: 1}
+
+
+def test_a_batch_that_waited_behind_another_is_under_no_suspicion() -> None:
+    worker = a_batch(4, 5, 6, worker=a_batch(1, 2, 3))
+
+    assert judged(worker, begun(running=(1,), last=1)) == dict.fromkeys((1, 2, 3), Suspect) | dict.fromkeys(
+        (4, 5, 6), Release
+    )
+
+
+def test_a_batch_that_ran_too_long_has_failed_row_by_row() -> None:
+    verdicts = judged(a_batch(1, 2), begun(running=(1,), last=1), "hard time-out (SIGKILL)")
+
+    assert verdicts == {1: RetryAt, 2: RetryAt}
+
+
+def test_a_batch_takes_one_thread_and_one_place_on_the_event_loop() -> None:
+    worker = a_batch(1, 2, 3, worker=a_worker(threads=2))
+    assert (worker.is_idle, worker.followers) == (True, 2)
+    worker.concurrency = 2
+    for fence in (7, 8, 9):
+        flight = Flight(QUEUE, record_with(), 1.0, is_alone=False, is_async=True)
+        flight.together, flight.is_follower = 7, fence != 7
+        worker.take(fence, flight)
+    assert (worker.asynchronous, worker.followers) == (1, 4)
+
+    worker.drop_several(QUEUE, [8, 7, 2, 9, 1, 3])
+
+    assert (worker.asynchronous, worker.followers, worker.alone, worker.busy_ms) == (0, 0, 0, 0.0)

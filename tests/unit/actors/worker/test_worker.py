@@ -9,10 +9,11 @@ from typing import cast
 
 import pytest
 
-from mqworker import App
+from mqworker import App, Batch
 from mqworker.actors.early_start.take import LISTEN_AFTER_MS, TRY_AGAIN_MS, EarlyStart
 from mqworker.actors.early_start.tickets import CANCELLED, Tickets
 from mqworker.actors.mail import (
+    CancelDelivery,
     DeliveriesFinished,
     DeliveriesReturned,
     Drain,
@@ -59,6 +60,8 @@ class Stage:
         app = App("shop")
         app.task(name="quick")(lambda: self.ran.append("quick"))
         app.task(name="ten_ms")(lambda: self.clock.advance(ms=10))
+        self.batches: list[list[int]] = []
+        app.task(name="rows", batch=Batch(size=10))(self._rows)
         app.task(name="once", delivery="at_most_once")(lambda: self.ran.append("once"))
         self.worker = Worker(
             "worker:0",
@@ -94,6 +97,9 @@ class Stage:
 
     def hand_over(self, fence: int, task: str = "quick", ticket: int = TICKET) -> None:
         self.store.calls.append((CHANNEL, b"%d 0:%d:%016x %b" % (fence, ticket, fence, a_record(task))))
+
+    def _rows(self, rows: list[int]) -> None:
+        self.batches.append(rows)
 
     def _open_store(self) -> Store:
         return cast(Store, self.store)
@@ -403,3 +409,66 @@ def test_the_word_that_it_listens_to_a_channel_now_is_no_rubbish(stage: Stage) -
     stage.turn()
 
     assert not stage.quarantine.facts()
+
+
+def rows_record(row: int) -> bytes:
+    message = Message(MessageId(f"m{row}"), encode_call((row,), {}), TaskName("rows"))
+    return b"1700000000000" + plain_record_tail(message)
+
+
+def take_together(stage: Stage, *records: bytes) -> None:
+    mail = RunDeliveries("default", list(range(1, len(records) + 1)), list(records), are_together=True)
+    stage.worker.handle(mail, DISPATCHER, stage.now_ms)
+
+
+def test_what_comes_together_runs_in_one_call_and_is_reported_one_by_one(stage: Stage) -> None:
+    take_together(stage, *map(rows_record, (5, 6, 7)))
+
+    assert stage.turn() == [1, 2, 3]
+    assert stage.batches == [[5, 6, 7]]
+
+
+def test_two_batches_stay_two(stage: Stage) -> None:
+    take_together(stage, *map(rows_record, (5, 6)))
+    mail = RunDeliveries("default", [8, 9], [rows_record(7), rows_record(8)], are_together=True)
+    stage.worker.handle(mail, DISPATCHER, stage.now_ms)
+
+    assert stage.turn() == [1, 2, 8, 9]
+    assert stage.batches == [[5, 6], [7, 8]]
+
+
+def test_what_cannot_be_read_or_was_cancelled_is_no_part_of_its_batch(stage: Stage) -> None:
+    take_together(stage, rows_record(5), b"forged rows body", rows_record(7), rows_record(8))
+    stage.worker.handle(CancelDelivery("m5"), DISPATCHER, stage.now_ms)
+
+    assert sorted(stage.turn()) == [1, 2, 3, 4]
+    assert stage.batches == [[7, 8]]
+
+
+def test_a_delivery_that_comes_alone_is_a_batch_of_one(stage: Stage) -> None:
+    mail = RunDeliveries("default", [1], [rows_record(5)])
+    stage.worker.handle(mail, DISPATCHER, stage.now_ms)
+
+    assert stage.turn() == [1]
+    assert stage.batches == [[5]]
+
+
+def test_what_comes_together_for_a_task_without_batches_runs_one_by_one(stage: Stage) -> None:
+    take_together(stage, a_record("quick"), a_record("quick"))
+
+    assert stage.turn() == [1, 2]
+    assert stage.ran == ["quick", "quick"]
+
+
+def test_the_next_dispatcher_hears_what_runs_together(stage: Stage) -> None:
+    take_together(stage, *map(rows_record, (5, 6)))
+    run_quick(stage, 7)
+
+    ready, _ = greeting(stage)
+
+    assert [(fence, together) for _, fence, _, _, together in ready.held] == [(1, 1), (2, 1), (7, 0)]
+
+
+def test_no_early_start_is_made_of_what_is_to_be_gathered(stage: Stage) -> None:
+    assert stage.worker._may_begin(a_record("quick"))
+    assert not stage.worker._may_begin(rows_record(5))
