@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mqworker.actors.mail import Drain
 from mqworker.actors.queue_roster import QueueRoster
 from mqworker.actors.recovery_scanner import ROUND_MS, RecoveryScanner
-from mqworker.errors import MqworkerError, StoreUnavailable
 from mqworker.log import get_logger
 from mqworker.model.clock import ManualClock
 from mqworker.queues.work.calls import WorkQueueOptions
 from mqworker.queues.work.queue import WorkQueue
-from mqworker.store.command import Command, Reply
 from mqworker.store.store import Store
 from mqworker.testing.memory_connection import MemoryConnection
 from tests.support.messages import a_message
@@ -20,31 +16,12 @@ from tests.support.messages import a_message
 LEASE_MS = 10_000
 
 
-class MortalConnection(MemoryConnection):
-    """To a server that may be away."""
-
-    is_away = False
-
-    def execute(self, commands: Sequence[Command], key: str | None) -> list[Reply]:
-        if self.is_away:
-            raise StoreUnavailable("away")
-        return super().execute(commands, key)
-
-    def execute_each(
-        self, commands: Sequence[Command], keys: Sequence[str | None]
-    ) -> list[Reply | MqworkerError]:
-        if self.is_away:
-            return [StoreUnavailable("away") for _ in commands]
-        return super().execute_each(commands, keys)
-
-
 class Stage:
     """A scanner, and a queue with two messages."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.connection = MortalConnection(self.clock)
-        store = Store(self.connection, clock=self.clock)
+        store = Store(MemoryConnection(self.clock), clock=self.clock)
         self.queue = WorkQueue("q", store)
         self.queue.enqueue(a_message(b"1"), a_message(b"2"))
         roster = QueueRoster(store, WorkQueueOptions())
@@ -100,17 +77,3 @@ def test_it_is_done_when_it_is_told_to_drain() -> None:
     posts = stage.scanner.handle(Drain(1_000), "supervisor", 0)
 
     assert (list(posts), stage.scanner.is_done) == ([], True)
-
-
-def test_it_does_not_turn_without_a_pause_while_the_server_is_away() -> None:
-    stage = Stage()
-    for _ in range(200):  # also what it does once a minute has come to its turn
-        stage.scan(ROUND_MS)
-    stage.connection.is_away = True
-
-    began_ms, turns = stage.clock.monotonic_ms(), 240
-    for _ in range(turns):
-        stage.scanner.turn(stage.clock.monotonic_ms())
-        stage.clock.advance(ms=max(1, stage.scanner.next_turn_in_ms(stage.clock.monotonic_ms())))
-
-    assert stage.clock.monotonic_ms() - began_ms >= turns * ROUND_MS / 3
