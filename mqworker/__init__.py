@@ -36,23 +36,20 @@ __version__ = "0.1.0"
 # Imported when asked for: `mqworker --version` and `status` must not wait for redis and msgpack.
 # fmt: off
 _NAMES_BY_MODULE = {
-    "mqworker.model.batch": "Batch",
+    "mqworker.model.batch": "Batch", "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair",
     "mqworker.tasks.batch_context": "BatchContext", "mqworker.tasks.batch_task": "AsyncBatchTask BatchTask",
-    "mqworker.model.breaker": "Breaker", "mqworker.model.fair": "Fair", "mqworker.model.rate": "Rate",
-    "mqworker.model.keyring": "EncryptionKey Keyring SigningKey",
-    "mqworker.model.retry_policy": "Retry", "mqworker.model.running": "MaxRunning",
+    "mqworker.model.keyring": "EncryptionKey Keyring SigningKey", "mqworker.model.running": "MaxRunning",
+    "mqworker.model.retry_policy": "Retry", "mqworker.model.rate": "Rate",
     "mqworker.model.unique": "Unique", "mqworker.queues.catalogue": "CeleryQueue Gq Rsmq",
-    "mqworker.tasks.app": "App",
-    "mqworker.tasks.context": "Context State current_context",
+    "mqworker.tasks.app": "App", "mqworker.tasks.context": "Context State current_context",
     "mqworker.tasks.default_app": "default_app task", "mqworker.tasks.hooks": "OutgoingCall",
     "mqworker.tasks.injection": "Depends", "mqworker.tasks.job": "Job",
     "mqworker.tasks.joint_wait": "aas_completed as_completed await_all wait_all",
     "mqworker.tasks.offload.places": "S3 Files", "mqworker.tasks.outcome": "JobStatus",
     "mqworker.tasks.secret": "Secret", "mqworker.tasks.task": "AsyncTask Task",
-    "mqworker.tasks.workflows.workflow": "chain chord group",
+    "mqworker.tasks.workflows.workflow": "chain chord group", "mqworker.tasks.workflows.job": "WorkflowJob",
     "mqworker.tasks.workflows.step_graph": "GraphStep StepGraph graph",
-    "mqworker.tasks.workflows.job": "WorkflowJob", "mqworker.tasks.workflows.members": "WorkflowMember",
-    "mqworker.tasks.workflows.outcome": "MemberFailure",
+    "mqworker.tasks.workflows.members": "WorkflowMember", "mqworker.tasks.workflows.outcome": "MemberFailure",
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

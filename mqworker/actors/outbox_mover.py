@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from mqworker.tasks.outbox.mover import OutboxMover
 
 TURN_HELD_MS = 5_000
-"""So long a mover that died keeps the others waiting."""
+"""How long a mover that died keeps the others waiting."""
 LOOK_EVERY_MS = 1_000
 AFTER_TROUBLE_MS = 1_000
 FIRST_PAUSE_MS = 5
 STUCK_MS = 60_000
-"""So long a single step may take; then the connection is given up, and the process with it."""
+"""How long a single step may take; then the connection is given up, and the process with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ NAME = click.argument("name", metavar="NAME")
 
 @server_group("schedule")
 def schedule_command() -> None:
-    """Look at schedules; make, pause, resume, run and delete them."""
+    """Look at schedules; make, pause, run and delete them."""
 
 
 @schedule_command.command("list")

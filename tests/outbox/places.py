@@ -85,7 +85,7 @@ class OutboxPlace:
     def commit(
         self, count: int = 1, *, due: Instant | None = None, queue: str | None = None
     ) -> list[MessageId]:
-        """So many calls, each in a transaction of its own, by turns for each queue."""
+        """Calls, each in a transaction of its own, by turns for each queue."""
         ids = [next_id() for _ in range(count)]
         for number, each in enumerate(ids):
             with self.engine.begin() as connection:

@@ -536,7 +536,7 @@ def test_what_changes_while_brokers_fire_fires_each_tick_once_and_none_in_a_paus
 
 @contextmanager
 def firing_beside(server: RealServer, count: int) -> Iterator[None]:
-    """So many brokers, each with connections of its own, for as long as the block runs."""
+    """Brokers, each with connections of its own, for as long as the block runs."""
     is_over = threading.Event()
 
     def fire() -> None:

@@ -15,10 +15,10 @@ from mqworker.model.batch import BatchTerms
 from mqworker.model.record import batch_key_of, has_deadline, is_record_of, most_together, task_of
 
 MOST_GATHERED = 5_000
-"""So many wait on a node for others of their batch; then the oldest batch goes as it is."""
+"""How many may wait on a node for others of their batch; then the oldest batch goes as it is."""
 MOST_GATHERED_BYTES = 64 * 1024 * 1024
 MORE_AT_ONCE = 100
-"""So many more are claimed, and go as they are, while so many of other keys wait: what is old makes room."""
+"""How many more are claimed, and go as they are, while as many of other keys wait: the old makes room."""
 LARGEST_BYTES = 8 * 1024 * 1024
 """A batch is full when it holds so much: it travels to its worker as one mail."""
 
@@ -44,7 +44,7 @@ class Gathered:
     size_bytes: int = 0
     ripe_at_ms: int = 0
     patience_ms: int = 0
-    """So long it may wait for a worker, then another node may have it."""
+    """How long it may wait for a worker; then another node may have it."""
 
 
 class Gathering:

@@ -51,7 +51,7 @@ def survey(root: Path, target: str) -> Survey:
 
 def _check_target(root: Path, target: str, module: str, name: str) -> None:
     path = root.joinpath(*module.split("."))
-    candidates = [path.with_suffix(".py"), path / "__init__.py", path / "celery.py"]
+    candidates = [path.with_suffix(".py"), path / "__init__.py", (path / "celery").with_suffix(".py")]
     files = [each for each in candidates if each.is_file()]
     if not module or not files:
         raise InvalidArgument(

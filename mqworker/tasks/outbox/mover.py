@@ -30,7 +30,7 @@ from mqworker.tasks.outbox.rows import OutboxRows, Row, Waiting
 LOOK_AROUND_MS = 5_000
 """How often all queues with rows are compared with Redis, which may have lost its newest writes."""
 BATCHES_AT_ONCE = 10
-"""So many batches of one queue in a pass: then the others have their turn."""
+"""How many batches of one queue in a pass: then the others have their turn."""
 FIRST_PAUSE_MS = 250
 LONGEST_PAUSE_MS = 10_000
 

@@ -23,7 +23,7 @@ SHORTEST_TOKEN = 16
 MOST_SESSIONS_EACH = 100
 """Of one token; who logs in again and again ends only sessions of its own."""
 SESSION_S = 24 * 3600.0
-"""So old a session may become; a stolen cookie is worth nothing the day after."""
+"""How old a session may become; a stolen cookie is worth nothing the day after."""
 _MOST_ADDRESSES = 10_000
 _MOST_FAILURES = 10
 _FAILURES_WITHIN_S = 60.0
