@@ -29,6 +29,7 @@ GENERATED = "reference/"
 MORE_PAGES = "More pages"
 EXPORTS = {
     "Apps and tasks": "App Task AsyncTask Context current_context State task default_app",
+    "Batches": "Batch BatchContext BatchTask AsyncBatchTask",
     "Around tasks": "Depends OutgoingCall",
     "Payloads": "Keyring SigningKey EncryptionKey Files S3",
     "Options": "Retry Rate MaxRunning Breaker Fair Unique Rsmq Gq CeleryQueue Secret",
