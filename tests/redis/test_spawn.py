@@ -190,7 +190,7 @@ def test_a_parent_killed_between_any_two_steps_has_spawned_all_or_begins_anew(
     }
     (held,) = site.app.work_queue().claim(1)
     cut(spawning.Spawner, *cuts[missing])
-    monkeypatch.setattr(site.worker.runner, "_passes", (Killed,), raising=True)
+    monkeypatch.setattr(site.worker.runner, "passes", (Killed,), raising=True)
     with pytest.raises(Killed):
         site.worker.runner.run(held, "default")
     site.app.work_queue().settle(Crash(held))

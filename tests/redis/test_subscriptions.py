@@ -366,7 +366,7 @@ def test_what_depends_on_the_arguments_is_refused(app: App) -> None:
         @app.task(unique=True)
         def unique(_: int) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="rate with a key"):
+    with pytest.raises(ConfigurationError, match="has a rate or a batch with a key"):
 
         @app.subscribe(TOPIC)
         @app.task(rate=Rate("5/m", key="{tenant}"))

@@ -590,7 +590,7 @@ def test_a_call_as_a_value_is_checked_and_not_sent(app: App) -> None:
     assert (signature.task, signature.args, dict(signature.kwargs)) == (add.name, (1,), {"b": 2})
     assert signature.plan.queue == "q"
     with pytest.raises(InvalidArgument):
-        add.s()  # type: ignore[call-overload] # wrong on purpose: only the first may be missing
+        add.s(1, 2, 3)  # type: ignore[call-overload] # wrong on purpose: one too many
 
 
 def test_a_kept_result_is_the_value_packed(app: App, worker: HandWorker) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from mqworker.model.delivery import Delivery
 from mqworker.model.guard import GuardMode, unique_guard
 from mqworker.model.instant import After
-from mqworker.model.names import QueueName
+from mqworker.model.names import MessageId, QueueName, TaskName
 from mqworker.model.settlement import Ack, Bury
+from mqworker.queues.celery.calls import CeleryCalls, Ended
+from mqworker.queues.celery.keys import CeleryKeys
+from mqworker.queues.celery.outgoing import message_text, protocol_headers
 from mqworker.queues.gq.calls import FROM_THE_START, GqCalls
 from mqworker.queues.gq.database import GqOutgoing
 from mqworker.queues.gq.rules import GqClaim, GqLiveness, GqResult, GqTerms
@@ -244,7 +248,37 @@ def _gq_settle(store: Store) -> Call[Any]:
     return GQ.settle([GqResult(messages[0], is_ok=True), GqResult(messages[1], is_ok=False)], _TERMS)
 
 
+# Celery's lists
+
+_CELERY = CeleryCalls(CeleryKeys("", "celery"), result_ms=1_000, result_db=None)
+
+
+def _celery_text(task_id: str) -> str:
+    following = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    return message_text(protocol_headers(task="t", task_id=task_id), [[], {}, following], queue="celery")
+
+
+def _celery(build: Callable[[], Call[Any]]) -> Prepare:
+    """Of eight messages two are claimed, under the fences 1 and 2."""
+
+    def prepare(store: Store) -> Call[Any]:
+        store.run(_CELERY.send([_celery_text(f"m{number}") for number in range(8)]))
+        store.run(_CELERY.claim(2, AN_HOUR_MS, []))
+        return build()
+
+    return _in_lane(prepare)
+
+
+def _celery_settle() -> Call[Any]:
+    return _CELERY.settle([Ended(Ack(Delivery(1, MessageId("m0"), TaskName("t"), b"", 0)))])
+
+
 PREPARE_BY_SCRIPT: Mapping[str, Prepare] = {
+    "celery_send": _celery(lambda: _CELERY.send([_celery_text("sent")])),
+    "celery_claim": _celery(lambda: _CELERY.claim(2, AN_HOUR_MS, [])),
+    "celery_settle": _celery(_celery_settle),
+    "celery_extend": _celery(lambda: _CELERY.extend([1], AN_HOUR_MS)),
+    "celery_revive": _celery(lambda: _CELERY.revive(["dead"])),
     "enqueue": _in_lane(_enqueue),
     "enqueue_rich": _in_lane(_enqueue_rich),
     "claim": _in_lane(_claim),
