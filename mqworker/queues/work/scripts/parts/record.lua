@@ -36,13 +36,16 @@ local function id_of(record)
   return string.sub(record, 26, (string.find(record, ' ', 26, true) or 26) - 1)
 end
 
-local function guard_mode(record)
-  return string.lower(string.sub(record, 15, 15))
+-- Asked of each message that ends, and so without a pattern. Whether it has spawned other messages: its end is noted for
+-- its tree (begin_spawn.lua).
+local function is_parent(record)
+  local mode = string.byte(record, 15)
+  return mode ~= nil and mode >= 65 and mode <= 90
 end
 
--- Whether it has spawned other messages, so that its end is noted for its tree (begin_spawn.lua).
-local function is_parent(record)
-  return string.match(record, '^%u', 15) ~= nil
+local function guard_mode(record)
+  local mode = string.sub(record, 15, 15)
+  return is_parent(record) and string.lower(mode) or mode
 end
 
 local function as_parent(record, id)
@@ -62,8 +65,9 @@ local function has_deadline(record)
   return extras == 'd' or extras == 'b' or extras == 'D' or extras == 'B'
 end
 
+local BATCH_KEY_MARKS = { [107] = true, [68] = true, [76] = true, [66] = true } -- k D L B
 local function has_batch_key(record)
-  return string.match(record, '^[kDLB]', 16) ~= nil
+  return BATCH_KEY_MARKS[string.byte(record, 16)] or false
 end
 
 local function is_limited(record)
